@@ -1,0 +1,175 @@
+/*-------------------------------------------------------------------------
+ *
+ * memory_admin.c
+ *	  The memory store: removing counters, blocking keys.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "memory.h"
+
+#include "shmem.h"
+
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+/* Where a key is and what its block is called. */
+static RlPartition *
+locate(RlKey key, RlIdentity *identity)
+{
+	RlArena    *arena = rl_get_arena();
+
+	memset(identity, 0, sizeof(RlIdentity));
+	identity->hash = rl_hash_key(arena, MyDatabaseId, key.bytes, key.length);
+	identity->database = MyDatabaseId;
+	identity->bytes = key.bytes;
+	identity->key_bytes = key.length;
+	identity->id_bytes = key.length;
+	identity->kind = RL_KIND_BLOCK;
+	return rl_partition(arena, rl_partition_of(arena, identity->hash));
+}
+
+/* Remove the counters of a key, and return how many there were. */
+int64
+rl_memory_reset(RlKey key)
+{
+	RlIdentity	identity;
+	RlPartition *partition = locate(key, &identity);
+	int64		removed = 0;
+	RlEntry    *next;
+
+	LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
+	for (RlEntry *entry = rl_first_of_hash(partition, identity.hash);
+		 entry != NULL; entry = next)
+	{
+		next = rl_next(partition, entry);
+		if (rl_is_counter_of(partition, entry, &identity))
+		{
+			rl_remove_entry(partition, entry);
+			removed++;
+		}
+	}
+	LWLockRelease(&partition->lock);
+	return removed;
+}
+
+/* Remove the counters of a partition whose keys start with a prefix. */
+static int64
+reset_partition(RlPartition *partition, RlKey prefix)
+{
+	int64		removed = 0;
+	RlEntry    *next;
+
+	for (uint32 i = 0; i < partition->nbuckets; i++)
+	{
+		for (RlEntry *entry = rl_first_in_bucket(partition, i);
+			 entry != NULL; entry = next)
+		{
+			next = rl_next(partition, entry);
+			if (entry->kind != RL_KIND_BLOCK &&
+				entry->database == MyDatabaseId &&
+				rl_key_starts_with(partition, entry, prefix.bytes,
+								   prefix.length))
+			{
+				rl_remove_entry(partition, entry);
+				removed++;
+			}
+		}
+	}
+	return removed;
+}
+
+/* Remove the counters of all keys with a prefix, one partition at a time. */
+int64
+rl_memory_reset_prefix(RlKey prefix)
+{
+	RlArena    *arena = rl_get_arena();
+	int64		removed = 0;
+
+	for (int i = 0; i < arena->npartitions; i++)
+	{
+		RlPartition *partition = rl_partition(arena, i);
+
+		CHECK_FOR_INTERRUPTS();
+		LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
+		removed += reset_partition(partition, prefix);
+		LWLockRelease(&partition->lock);
+	}
+	return removed;
+}
+
+/* Put a block into its partition, or return false if there is no room. */
+static bool
+block_locked(RlPartition *partition, const RlIdentity *identity, RlTime now,
+			 RlTime end, const int64 *words, int nwords)
+{
+	int			nchunks = rl_chunks_needed(identity->id_bytes, nwords);
+	RlEntry    *counter;
+	RlEntry    *block;
+
+	rl_lookup(partition, identity, &counter, &block);
+	if (block != NULL && block->end > now)
+		nchunks -= 1 + block->tail_chunks;
+	else if (block != NULL)
+	{
+		rl_remove_entry(partition, block);
+		block = NULL;
+	}
+	if (nchunks > 0 && !rl_make_room(partition, nchunks, now))
+		return false;
+
+	if (block != NULL)
+		rl_remove_entry(partition, block);
+	block = rl_add_entry(partition, identity);
+	rl_set_state(partition, block, words, nwords);
+	rl_set_instant(partition, block, now);
+	block->end = end;
+	block->last_use = now;
+	return true;
+}
+
+/*
+ * Block a key until "end", in place of the block that it may have.  The state
+ * of a block is the length of the reason and its bytes.
+ */
+void
+rl_memory_block(RlKey key, RlTime now, RlTime end, RlKey reason)
+{
+	int64		words[1 + RL_MAX_REASON_BYTES / sizeof(int64)] = {reason.length};
+	RlIdentity	identity;
+	RlPartition *partition = locate(key, &identity);
+	bool		done;
+
+	if (reason.length > 0)
+		memcpy(&words[1], reason.bytes, reason.length);
+
+	LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
+	done = block_locked(partition, &identity, now, end, words,
+						1 + rl_words(reason.length));
+	LWLockRelease(&partition->lock);
+
+	if (!done)
+		rl_raise_memory_full();
+}
+
+/* Lift the block of a key.  Return false if it was not blocked. */
+bool
+rl_memory_unblock(RlKey key)
+{
+	RlIdentity	identity;
+	RlPartition *partition = locate(key, &identity);
+	RlEntry    *counter;
+	RlEntry    *block;
+	bool		blocked = false;
+
+	LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
+	rl_lookup(partition, &identity, &counter, &block);
+	if (block != NULL)
+	{
+		blocked = block->end > GetCurrentTimestamp();
+		rl_remove_entry(partition, block);
+	}
+	LWLockRelease(&partition->lock);
+	return blocked;
+}

@@ -1,0 +1,523 @@
+/*-------------------------------------------------------------------------
+ *
+ * request.c
+ *	  What a caller asks for, taken from the arguments of a function.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "request.h"
+
+#include "arena.h"
+#include "settings.h"
+
+#include "catalog/pg_type.h"
+#include "pgtime.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+/* the most keys that rate_limit_check_all takes */
+#define MAX_KEYS				1000
+
+static const char *const algorithm_names[RL_NUM_ALGORITHMS] = {
+	[RL_SLIDING_WINDOW] = "sliding_window",
+	[RL_FIXED_WINDOW] = "fixed_window",
+	[RL_ANCHORED_WINDOW] = "anchored_window",
+	[RL_TOKEN_BUCKET] = "token_bucket"
+};
+
+const char *
+rl_algorithm_name(RlAlgorithm algorithm)
+{
+	return algorithm_names[algorithm];
+}
+
+static void
+refuse_null(const char *argument)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("argument \"%s\" must not be null", argument)));
+}
+
+static bool
+text_equals(const text *value, const char *string)
+{
+	size_t		length = strlen(string);
+
+	return VARSIZE_ANY_EXHDR(value) == length &&
+		memcmp(VARDATA_ANY(value), string, length) == 0;
+}
+
+/*-------------------------------------------------------------------------
+ * Texts
+ *-------------------------------------------------------------------------
+ */
+
+static RlKey
+key_of_text(const text *value)
+{
+	RlKey		key = {VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+
+	return key;
+}
+
+static void
+check_length(RlKey key, const char *argument, int maximum)
+{
+	if (key.length > maximum)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" is too long", argument),
+				 errdetail("It has %d bytes, the maximum is %d.",
+						   key.length, maximum),
+				 strcmp(argument, "key") == 0 ?
+				 errhint("Use a shorter key, or a hash of the long one.") : 0));
+}
+
+static RlKey
+check_key(RlKey key)
+{
+	if (key.length == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"key\" must not be empty"),
+				 errhint("Give what the limit is counted for, such as 'user:42'.")));
+	check_length(key, "key", RL_MAX_KEY_BYTES);
+	return key;
+}
+
+RlKey
+rl_read_key(FunctionCallInfo fcinfo, int argno)
+{
+	if (PG_ARGISNULL(argno))
+		refuse_null("key");
+	return check_key(key_of_text(PG_GETARG_TEXT_PP(argno)));
+}
+
+/* Like a key, but an empty one is a prefix of every key. */
+RlKey
+rl_read_prefix(FunctionCallInfo fcinfo, int argno)
+{
+	RlKey		prefix;
+
+	if (PG_ARGISNULL(argno))
+		refuse_null("prefix");
+	prefix = key_of_text(PG_GETARG_TEXT_PP(argno));
+	check_length(prefix, "prefix", RL_MAX_KEY_BYTES);
+	return prefix;
+}
+
+/* The reason for a block; none when it is null. */
+RlKey
+rl_read_reason(FunctionCallInfo fcinfo, int argno)
+{
+	RlKey		reason = {NULL, 0};
+
+	if (PG_ARGISNULL(argno))
+		return reason;
+	reason = key_of_text(PG_GETARG_TEXT_PP(argno));
+	check_length(reason, "reason", RL_MAX_REASON_BYTES);
+	return reason;
+}
+
+/*-------------------------------------------------------------------------
+ * The window
+ *-------------------------------------------------------------------------
+ */
+
+#define WINDOW_HINT \
+	errhint("Give an interval from 1 microsecond to 100 years.")
+
+/* The time fields of an interval in microseconds, a day being 24 hours. */
+static int128
+interval_usecs(const Interval *interval)
+{
+	return (int128) interval->day * RL_USECS_PER_DAY + interval->time;
+}
+
+/* A window of a fixed length in microseconds. */
+static void
+read_elapsed_window(const Interval *interval, RlAlgorithm algorithm,
+					int128 *length)
+{
+	if (interval->month != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"window\" must not contain months with algorithm \"%s\"",
+						rl_algorithm_name(algorithm)),
+				 errhint("Give days, such as '30 days', or use algorithm \"fixed_window\" for calendar months.")));
+	*length = interval_usecs(interval);
+}
+
+/* A window that the clock or the calendar says. */
+static RlUnit
+read_aligned_window(const Interval *interval, int128 *length)
+{
+	if ((interval->month != 0) + (interval->day != 0) +
+		(interval->time != 0) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"window\" must not mix months, days and time"),
+				 errhint("With algorithm \"fixed_window\" give one of them, such as '1 month', '7 days' or '90 minutes'.")));
+
+	if (interval->month != 0)
+	{
+		*length = interval->month;
+		return RL_UNIT_MONTH;
+	}
+	if (interval->day != 0)
+	{
+		*length = interval->day;
+		return RL_UNIT_DAY;
+	}
+	*length = interval->time;
+	return RL_UNIT_USEC;
+}
+
+static void
+set_window(RlRequest *request, const Interval *interval)
+{
+	static const int64 longest[] = {
+		[RL_UNIT_USEC] = RL_MAX_WINDOW_USECS,
+		[RL_UNIT_DAY] = RL_MAX_WINDOW_DAYS,
+		[RL_UNIT_MONTH] = RL_MAX_WINDOW_MONTHS
+	};
+	RlWindow   *window = &request->limit.window;
+	int128		length;
+
+	window->unit = RL_UNIT_USEC;
+	if (request->limit.algorithm == RL_FIXED_WINDOW)
+		window->unit = read_aligned_window(interval, &length);
+	else
+		read_elapsed_window(interval, request->limit.algorithm, &length);
+
+	if (length <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"window\" must be greater than zero"),
+				 WINDOW_HINT));
+	if (length > longest[window->unit])
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"window\" must not be longer than 100 years"),
+				 WINDOW_HINT));
+	window->length = (int64) length;
+}
+
+/*-------------------------------------------------------------------------
+ * The time zone of a calendar window
+ *-------------------------------------------------------------------------
+ */
+
+/* RlZone.offset of the server's time zones. */
+static int
+zone_offset(const RlZone *zone, int64 unix_secs)
+{
+	pg_time_t	time = (pg_time_t) unix_secs;
+	struct pg_tm *local = pg_localtime(&time, (const pg_tz *) zone->data);
+
+	return local == NULL ? 0 : (int) local->tm_gmtoff;
+}
+
+/* Look up a zone by its name in any case.  Return false if there is none. */
+bool
+rl_set_zone(RlZone *zone, const char *name, const char **canonical_name)
+{
+	pg_tz	   *tz = pg_tzset(name);
+
+	if (tz == NULL || !pg_tz_acceptable(tz))
+		return false;
+	zone->offset = zone_offset;
+	zone->data = tz;
+	*canonical_name = pg_get_timezone_name(tz);
+	return true;
+}
+
+static void
+set_zone(RlRequest *request, const char *name)
+{
+	const char *canonical_name;
+
+	if (!rl_set_zone(&request->zone, name, &canonical_name))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"time_zone\" is not known: \"%s\"", name),
+				 errhint("Use a name from the view pg_timezone_names.")));
+
+	if (request->limit.window.unit == RL_UNIT_USEC)
+		return;
+	request->limit.window.zone = &request->zone;
+	request->zone_name = canonical_name;
+}
+
+/*-------------------------------------------------------------------------
+ * The limit
+ *-------------------------------------------------------------------------
+ */
+
+static RlAlgorithm
+algorithm_of_text(const text *name)
+{
+	for (int i = 0; i < RL_NUM_ALGORITHMS; i++)
+	{
+		if (text_equals(name, algorithm_names[i]))
+			return (RlAlgorithm) i;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("argument \"algorithm\" is not known: \"%s\"",
+					text_to_cstring(name)),
+			 errhint("Use \"sliding_window\", \"fixed_window\", \"anchored_window\" or \"token_bucket\".")));
+}
+
+static RlAlgorithm
+read_algorithm(FunctionCallInfo fcinfo, int argno)
+{
+	if (PG_ARGISNULL(argno))
+		refuse_null("algorithm");
+	return algorithm_of_text(PG_GETARG_TEXT_PP(argno));
+}
+
+static int64
+check_limit(int64 limit)
+{
+	if (limit < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"limit\" must not be negative"),
+				 errhint("Give the cost that is admitted per window; 0 refuses everything.")));
+	return limit;
+}
+
+static int64
+check_cost(int64 cost)
+{
+	if (cost < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"cost\" must not be negative"),
+				 errhint("Use rate_limit_adjust to give quota back.")));
+	return cost;
+}
+
+static int64
+read_burst(FunctionCallInfo fcinfo, int argno, const RlLimit *limit)
+{
+	int64		burst;
+
+	if (PG_ARGISNULL(argno))
+		return limit->limit;
+
+	burst = PG_GETARG_INT64(argno);
+	if (burst < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"burst\" must be at least 1"),
+				 errhint("Leave it out for a capacity as large as the limit.")));
+	if (limit->algorithm != RL_TOKEN_BUCKET)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"burst\" is only for algorithm \"token_bucket\""),
+				 errhint("Leave it out, or use algorithm \"token_bucket\".")));
+
+	/* a bucket that nothing flows into admits nothing */
+	return limit->limit == 0 ? 0 : burst;
+}
+
+static void
+check_store(FunctionCallInfo fcinfo, int argno)
+{
+	const text *store;
+
+	if (PG_ARGISNULL(argno))
+		return;
+	store = PG_GETARG_TEXT_PP(argno);
+	if (text_equals(store, "memory"))
+		return;
+	if (text_equals(store, "table"))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("store \"table\" is not available yet"),
+				 errhint("Use store \"memory\".")));
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("argument \"store\" is not known: \"%s\"",
+					text_to_cstring(store)),
+			 errhint("Use \"memory\".")));
+}
+
+static void
+read_at(FunctionCallInfo fcinfo, int argno, RlRequest *request)
+{
+	if (PG_ARGISNULL(argno))
+		refuse_null("at");
+	request->at = PG_GETARG_TIMESTAMPTZ(argno);
+	request->has_time = true;
+	if (request->at < RL_MIN_TIME || request->at > RL_MAX_TIME)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"at\" is out of range"),
+				 errhint("Give a finite instant before the year 128000.")));
+}
+
+static void
+init_request(RlRequest *request)
+{
+	memset(request, 0, sizeof(RlRequest));
+	request->limit.exact_hits = rl_exact_hits;
+}
+
+/*
+ * Read the arguments (key, limit, window, cost, algorithm, burst, store,
+ * time_zone), of which the key is argument number "first".  With
+ * RL_ARG_FIRST_AT the instant comes before them.  In an adjustment the cost is
+ * called "delta" and may be negative.
+ */
+void
+rl_read_request(FunctionCallInfo fcinfo, int first, bool adjustment,
+				RlRequest *request)
+{
+	RlLimit    *limit = &request->limit;
+
+	init_request(request);
+	if (first == RL_ARG_FIRST_AT)
+		read_at(fcinfo, 0, request);
+	request->key = rl_read_key(fcinfo, first);
+	if (PG_ARGISNULL(first + 1))
+		refuse_null("limit");
+	limit->limit = check_limit(PG_GETARG_INT64(first + 1));
+	if (PG_ARGISNULL(first + 2))
+		refuse_null("window");
+	if (PG_ARGISNULL(first + 3))
+		refuse_null(adjustment ? "delta" : "cost");
+	request->cost = PG_GETARG_INT64(first + 3);
+	if (!adjustment)
+		check_cost(request->cost);
+	limit->algorithm = read_algorithm(fcinfo, first + 4);
+	set_window(request, PG_GETARG_INTERVAL_P(first + 2));
+	limit->capacity = read_burst(fcinfo, first + 5, limit);
+	check_store(fcinfo, first + 6);
+
+	if (!PG_ARGISNULL(first + 7))
+		set_zone(request, text_to_cstring(PG_GETARG_TEXT_PP(first + 7)));
+	else if (limit->window.unit != RL_UNIT_USEC)
+		set_zone(request, "UTC");
+}
+
+/*-------------------------------------------------------------------------
+ * Several requests, in arrays
+ *-------------------------------------------------------------------------
+ */
+
+/*
+ * Return the elements of a one-dimensional array without nulls.  "length" is
+ * -1 or the length that it must have.
+ */
+static Datum *
+read_array(FunctionCallInfo fcinfo, int argno, const char *argument, Oid type,
+		   int type_length, bool by_value, int *length)
+{
+	ArrayType  *array;
+	Datum	   *elements;
+	int			nelements;
+
+	if (PG_ARGISNULL(argno))
+		refuse_null(argument);
+	array = PG_GETARG_ARRAYTYPE_P(argno);
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" must be a one-dimensional array",
+						argument)));
+	if (array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("argument \"%s\" must not contain nulls", argument)));
+
+	deconstruct_array(array, type, type_length, by_value,
+					  type == TEXTOID ? TYPALIGN_INT : TYPALIGN_DOUBLE,
+					  &elements, NULL, &nelements);
+	if (*length >= 0 && nelements != *length)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"%s\" must have as many elements as \"keys\"",
+						argument),
+				 errdetail("It has %d elements, \"keys\" has %d.",
+						   nelements, *length)));
+	*length = nelements;
+	return elements;
+}
+
+/*
+ * Read the arguments (keys, limits, windows, costs, algorithm) into an array
+ * of requests, and return how many there are.
+ */
+int
+rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
+{
+	int			n = -1;
+	Datum	   *keys = read_array(fcinfo, 0, "keys", TEXTOID, -1, false, &n);
+	Datum	   *limits;
+	Datum	   *windows;
+	Datum	   *costs = NULL;
+	RlAlgorithm algorithm;
+
+	if (n == 0 || n > MAX_KEYS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 n == 0 ? errmsg("argument \"keys\" must not be empty") :
+				 errmsg("argument \"keys\" has too many elements"),
+				 errhint("Give 1 to %d keys.", MAX_KEYS)));
+	limits = read_array(fcinfo, 1, "limits", INT8OID, 8, FLOAT8PASSBYVAL, &n);
+	windows = read_array(fcinfo, 2, "windows", INTERVALOID, sizeof(Interval),
+						 false, &n);
+	if (!PG_ARGISNULL(3))
+		costs = read_array(fcinfo, 3, "costs", INT8OID, 8, FLOAT8PASSBYVAL,
+						   &n);
+	algorithm = read_algorithm(fcinfo, 4);
+
+	*requests = palloc(sizeof(RlRequest) * n);
+	for (int i = 0; i < n; i++)
+	{
+		RlRequest  *request = &(*requests)[i];
+
+		init_request(request);
+		request->key = check_key(key_of_text(DatumGetTextPP(keys[i])));
+		request->limit.algorithm = algorithm;
+		request->limit.limit = check_limit(DatumGetInt64(limits[i]));
+		request->limit.capacity = request->limit.limit;
+		request->cost = costs ? check_cost(DatumGetInt64(costs[i])) : 1;
+		set_window(request, DatumGetIntervalP(windows[i]));
+		if (request->limit.window.unit != RL_UNIT_USEC)
+			set_zone(request, "UTC");
+	}
+	return n;
+}
+
+/*-------------------------------------------------------------------------
+ * The duration of a block
+ *-------------------------------------------------------------------------
+ */
+
+/* Return when a block that starts now ends: never if the duration is null. */
+RlTime
+rl_read_block_end(FunctionCallInfo fcinfo, int argno, RlTime now)
+{
+	Datum		end;
+
+	if (PG_ARGISNULL(argno))
+		return RL_NEVER;
+
+	end = DirectFunctionCall2(timestamptz_pl_interval,
+							  TimestampTzGetDatum(now),
+							  PG_GETARG_DATUM(argno));
+	if (DatumGetTimestampTz(end) <= now)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"duration\" must be greater than zero"),
+				 errhint("Leave it out to block until rate_limit_unblock.")));
+	return DatumGetTimestampTz(end);
+}

@@ -1,0 +1,243 @@
+/*-------------------------------------------------------------------------
+ *
+ * shmem.c
+ *	  How the arena comes to be, and how a process gets at it.
+ *
+ * With shared_preload_libraries the arena is part of the server's main shared
+ * memory, requested and set up at start.  Without, the first call creates a
+ * dynamic shared memory segment and pins it, so that it lives as long as the
+ * server; its handle is in a small control structure in the slack that the
+ * main shared memory has for such cases.  After a crash of a backend the
+ * server starts again with new shared memory and new processes, so nothing
+ * here has to survive that.
+ *
+ * Locks: AddinShmemInitLock covers finding or creating the control structure,
+ * RlControl.lock the rest of it, that is, who creates the segment.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shmem.h"
+
+#include "settings.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/dsm.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#define NO_ROOM_HINT \
+	"Give the server more shared memory (in a container: /dev/shm), or add \"rate_limit\" to \"shared_preload_libraries\"."
+
+typedef struct RlControl
+{
+	LWLock		lock;
+	int			tranche;		/* of this lock and those of the partitions */
+	dsm_handle	segment;		/* of the arena, DSM_HANDLE_INVALID before */
+} RlControl;
+
+static RlControl *control = NULL;
+static RlArena *arena = NULL;
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+static Size
+arena_bytes(void)
+{
+	return (Size) rl_memory_kb * 1024;
+}
+
+/* Find or create the control structure. */
+static void
+attach_control(void)
+{
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	control = ShmemInitStruct("rate_limit", sizeof(RlControl), &found);
+	if (!found)
+	{
+		control->tranche = LWLockNewTrancheId();
+		control->segment = DSM_HANDLE_INVALID;
+		LWLockInitialize(&control->lock, control->tranche);
+	}
+	LWLockRelease(AddinShmemInitLock);
+	LWLockRegisterTranche(control->tranche, "rate_limit");
+}
+
+static void
+init_arena(RlArena *new_arena, Size bytes, bool preloaded)
+{
+	if (!pg_strong_random(&new_arena->seed, sizeof(new_arena->seed)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random bytes")));
+	rl_init_arena(new_arena, bytes, control->tranche, preloaded);
+}
+
+/*-------------------------------------------------------------------------
+ * With shared_preload_libraries
+ *-------------------------------------------------------------------------
+ */
+
+static void
+request_shmem(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	RequestAddinShmemSpace(add_size(arena_bytes(), sizeof(RlControl)));
+}
+
+/* Runs in the postmaster, at start and after a crash. */
+static void
+startup_shmem(void)
+{
+	bool		found;
+
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	arena = NULL;
+	attach_control();
+	arena = ShmemInitStruct("rate_limit arena", arena_bytes(), &found);
+	if (!found)
+		init_arena(arena, arena_bytes(), true);
+}
+
+void
+rl_init_shmem(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}
+
+/*-------------------------------------------------------------------------
+ * On first use
+ *-------------------------------------------------------------------------
+ */
+
+/* Create the segment unless another process was faster. */
+static void
+create_segment(Size bytes)
+{
+	LWLockAcquire(&control->lock, LW_EXCLUSIVE);
+	if (control->segment == DSM_HANDLE_INVALID)
+	{
+		dsm_segment *segment = dsm_create(bytes, 0);
+
+		init_arena(dsm_segment_address(segment), bytes, false);
+		dsm_pin_segment(segment);
+		dsm_pin_mapping(segment);
+		arena = dsm_segment_address(segment);
+		control->segment = dsm_segment_handle(segment);
+	}
+	LWLockRelease(&control->lock);
+}
+
+/*
+ * Try to create the segment in a subtransaction, which cleans up after a
+ * failure.  Return false if there is no room for that many bytes but there
+ * may be for fewer.
+ */
+static bool
+try_create_segment(Size bytes)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool created = false;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		create_segment(bytes);
+		created = true;
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		int			sqlerrcode = geterrcode();
+		bool		no_room = sqlerrcode == ERRCODE_DISK_FULL ||
+			sqlerrcode == ERRCODE_OUT_OF_MEMORY;
+
+		if (no_room && bytes / 2 < (Size) RL_MIN_MEMORY_KB * 1024)
+			errhint(NO_ROOM_HINT);
+		if (!no_room || bytes / 2 < (Size) RL_MIN_MEMORY_KB * 1024)
+			PG_RE_THROW();
+
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return created;
+}
+
+/* Set the arena up with as much of rate_limit.memory as can be had. */
+static void
+set_up_arena(void)
+{
+	Size		bytes = arena_bytes();
+
+	while (!try_create_segment(bytes))
+		bytes /= 2;
+
+	if (bytes < arena_bytes())
+		ereport(LOG,
+				(errmsg("rate_limit was set up with %zu kB of shared memory instead of %d kB",
+						bytes / 1024, rl_memory_kb),
+				 errdetail("There was no room for more dynamic shared memory."),
+				 errhint(NO_ROOM_HINT)));
+}
+
+static void
+attach_segment(dsm_handle handle)
+{
+	dsm_segment *segment = dsm_attach(handle);
+
+	if (segment == NULL)
+		elog(ERROR, "could not attach to the shared memory of rate_limit");
+	dsm_pin_mapping(segment);
+	arena = dsm_segment_address(segment);
+}
+
+RlArena *
+rl_find_arena(void)
+{
+	dsm_handle	handle;
+
+	if (arena != NULL)
+		return arena;
+
+	if (control == NULL)
+		attach_control();
+	LWLockAcquire(&control->lock, LW_SHARED);
+	handle = control->segment;
+	LWLockRelease(&control->lock);
+
+	if (handle != DSM_HANDLE_INVALID)
+		attach_segment(handle);
+	return arena;
+}
+
+RlArena *
+rl_get_arena(void)
+{
+	if (likely(arena != NULL) || rl_find_arena() != NULL)
+		return arena;
+
+	set_up_arena();
+	return rl_find_arena();
+}

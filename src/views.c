@@ -1,0 +1,293 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.c
+ *	  The SQL functions to look at the memory store.
+ *
+ * Each partition is copied with its lock held shared, and the copy read
+ * afterwards, so that looking does not hold up the calls.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "request.h"
+#include "shmem.h"
+#include "state.h"
+
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(rate_limit_keys);
+PG_FUNCTION_INFO_V1(rate_limit_blocks);
+PG_FUNCTION_INFO_V1(rate_limit_info);
+
+#define KEYS_COLUMNS			9
+#define BLOCKS_COLUMNS			5
+#define INFO_COLUMNS			9
+
+/* A walk through the live entries of this database. */
+typedef struct ArenaScan
+{
+	ReturnSetInfo *result;
+	RlTime		now;
+	RlPartition *partition;		/* a private copy */
+} ArenaScan;
+
+typedef void (*RowFunction) (const ArenaScan *scan, const RlEntry *entry);
+
+/* Call a function for each live entry in the copy of a partition. */
+static void
+scan_partition(const ArenaScan *scan, RowFunction add_row)
+{
+	RlPartition *partition = scan->partition;
+
+	for (uint32 bucket = 0; bucket < partition->nbuckets; bucket++)
+	{
+		for (RlEntry *entry = rl_first_in_bucket(partition, bucket);
+			 entry != NULL; entry = rl_next(partition, entry))
+		{
+			if (entry->database == MyDatabaseId && entry->end > scan->now)
+				add_row(scan, entry);
+		}
+	}
+}
+
+/* Return the rows that a function adds for the live entries. */
+static void
+scan_arena(FunctionCallInfo fcinfo, RowFunction add_row)
+{
+	RlArena    *arena = rl_find_arena();
+	ArenaScan	scan;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (arena == NULL)
+		return;
+
+	scan.result = (ReturnSetInfo *) fcinfo->resultinfo;
+	scan.now = GetCurrentTimestamp();
+	scan.partition = palloc_extended(arena->partition_bytes, MCXT_ALLOC_HUGE);
+	for (int i = 0; i < arena->npartitions; i++)
+	{
+		RlPartition *partition = rl_partition(arena, i);
+
+		CHECK_FOR_INTERRUPTS();
+		LWLockAcquire(&partition->lock, LW_SHARED);
+		memcpy(scan.partition, partition, arena->partition_bytes);
+		LWLockRelease(&partition->lock);
+
+		scan_partition(&scan, add_row);
+	}
+	pfree(scan.partition);
+}
+
+/* Return the bytes of an entry's identity, ended by a zero byte. */
+static char *
+identity_of_entry(RlPartition *partition, const RlEntry *entry)
+{
+	char	   *bytes = palloc(entry->id_bytes + 1);
+
+	rl_read_tail(partition, entry, RL_TAIL_IDENTITY, bytes, entry->id_bytes);
+	bytes[entry->id_bytes] = '\0';
+	return bytes;
+}
+
+/* Return the name of the zone of a calendar window, or NULL. */
+static const char *
+zone_of_identity(const RlEntry *entry, const char *identity)
+{
+	return entry->id_bytes == entry->key_bytes ? NULL :
+		identity + entry->key_bytes + 1;
+}
+
+static Datum
+window_of_entry(const RlEntry *entry)
+{
+	Interval   *window = palloc0(sizeof(Interval));
+
+	switch ((RlUnit) entry->unit)
+	{
+		case RL_UNIT_USEC:
+			window->time = entry->window;
+			break;
+		case RL_UNIT_DAY:
+			window->day = entry->window;
+			break;
+		case RL_UNIT_MONTH:
+			window->month = entry->window;
+			break;
+	}
+	return IntervalPGetDatum(window);
+}
+
+/*
+ * Work out what is used of a counter now, and the limit as last stated.
+ * Return false if nothing is.
+ */
+static bool
+read_counter(const ArenaScan *scan, const RlEntry *entry, const char *zone_name,
+			 RlLimit *limit, RlReport *report)
+{
+	static int64 words[RL_MAX_STATE_WORDS];
+	static RlHit hits[RL_MAX_HITS];
+	RlState		state = {.hits = hits};
+	RlZone		zone;
+	const char *canonical_name;
+
+	rl_get_state(scan->partition, entry, words);
+	rl_decode_state(entry->kind, words, entry->state_words, entry->end,
+					&state);
+
+	memset(limit, 0, sizeof(RlLimit));
+	limit->algorithm = entry->kind;
+	limit->window.unit = entry->unit;
+	limit->window.length = entry->window;
+	limit->limit = entry->limit;
+	limit->capacity = limit->algorithm == RL_TOKEN_BUCKET ? state.capacity :
+		entry->limit;
+	limit->exact_hits = RL_MAX_EXACT_HITS;
+	if (zone_name != NULL)
+	{
+		if (!rl_set_zone(&zone, zone_name, &canonical_name))
+			return false;
+		limit->window.zone = &zone;
+	}
+
+	rl_refresh(limit, &state, scan->now);
+	rl_report(limit, &state, scan->now, 0, report);
+	return state.active;
+}
+
+static void
+add_key_row(const ArenaScan *scan, const RlEntry *entry)
+{
+	Datum		values[KEYS_COLUMNS];
+	bool		nulls[KEYS_COLUMNS] = {false};
+	RlLimit		limit;
+	RlReport	report;
+	char	   *identity;
+	const char *zone_name;
+
+	if (entry->kind == RL_KIND_BLOCK)
+		return;
+	identity = identity_of_entry(scan->partition, entry);
+	zone_name = zone_of_identity(entry, identity);
+	if (!read_counter(scan, entry, zone_name, &limit, &report))
+		return;
+
+	values[0] = PointerGetDatum(cstring_to_text_with_len(identity,
+														 entry->key_bytes));
+	values[1] = CStringGetTextDatum(rl_algorithm_name(limit.algorithm));
+	values[2] = window_of_entry(entry);
+	if (zone_name != NULL)
+		values[3] = CStringGetTextDatum(zone_name);
+	else
+		nulls[3] = true;
+	values[4] = Int64GetDatum(limit.capacity);
+	values[5] = Int64GetDatum(report.used);
+	values[6] = Int64GetDatum((int64) entry->refusals);
+	values[7] = TimestampTzGetDatum(entry->last_use);
+	if (entry->end == RL_NEVER)
+		nulls[8] = true;
+	else
+		values[8] = TimestampTzGetDatum(entry->end);
+	tuplestore_putvalues(scan->result->setResult, scan->result->setDesc,
+						 values, nulls);
+}
+
+Datum
+rate_limit_keys(PG_FUNCTION_ARGS)
+{
+	scan_arena(fcinfo, add_key_row);
+	return (Datum) 0;
+}
+
+static void
+add_block_row(const ArenaScan *scan, const RlEntry *entry)
+{
+	Datum		values[BLOCKS_COLUMNS];
+	bool		nulls[BLOCKS_COLUMNS] = {false};
+	int64		words[1 + RL_MAX_REASON_BYTES / sizeof(int64)];
+
+	if (entry->kind != RL_KIND_BLOCK)
+		return;
+	rl_get_state(scan->partition, entry, words);
+
+	values[0] = PointerGetDatum(cstring_to_text_with_len(identity_of_entry(scan->partition, entry),
+														 entry->key_bytes));
+	values[1] = TimestampTzGetDatum(rl_get_instant(scan->partition, entry));
+	if (entry->end == RL_NEVER)
+		nulls[2] = true;
+	else
+		values[2] = TimestampTzGetDatum(entry->end);
+	if (words[0] == 0)
+		nulls[3] = true;
+	else
+		values[3] = PointerGetDatum(cstring_to_text_with_len((char *) &words[1],
+															 (int) words[0]));
+	values[4] = Int64GetDatum((int64) entry->refusals);
+	tuplestore_putvalues(scan->result->setResult, scan->result->setDesc,
+						 values, nulls);
+}
+
+Datum
+rate_limit_blocks(PG_FUNCTION_ARGS)
+{
+	scan_arena(fcinfo, add_block_row);
+	return (Datum) 0;
+}
+
+/* Add up the counts of all partitions. */
+static void
+sum_partitions(RlArena *arena, Datum *values)
+{
+	int64		bytes_free = 0;
+	int64		counters = 0;
+	int64		blocks = 0;
+	int64		evictions = 0;
+	int64		refused_full = 0;
+
+	for (int i = 0; i < arena->npartitions; i++)
+	{
+		RlPartition *partition = rl_partition(arena, i);
+
+		LWLockAcquire(&partition->lock, LW_SHARED);
+		bytes_free += (int64) partition->nfree * RL_BYTES_PER_CHUNK;
+		counters += partition->ncounters;
+		blocks += partition->nblocks;
+		evictions += partition->evictions;
+		refused_full += partition->refused_full;
+		LWLockRelease(&partition->lock);
+	}
+	values[3] = Int64GetDatum((int64) arena->bytes - bytes_free);
+	values[4] = Int64GetDatum(bytes_free);
+	values[5] = Int64GetDatum(counters);
+	values[6] = Int64GetDatum(blocks);
+	values[7] = Int64GetDatum(evictions);
+	values[8] = Int64GetDatum(refused_full);
+}
+
+Datum
+rate_limit_info(PG_FUNCTION_ARGS)
+{
+	Datum		values[INFO_COLUMNS] = {0};
+	bool		nulls[INFO_COLUMNS];
+	TupleDesc	descriptor;
+	RlArena    *arena = rl_find_arena();
+
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	memset(nulls, arena == NULL, sizeof(nulls));
+	if (arena != NULL)
+	{
+		values[0] = CStringGetTextDatum(arena->preloaded ? "preload" :
+										"first use");
+		values[1] = TimestampTzGetDatum(arena->set_up_at);
+		values[2] = Int64GetDatum((int64) arena->bytes);
+		sum_partitions(arena, values);
+	}
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor),
+											 values, nulls));
+}
