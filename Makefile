@@ -14,6 +14,8 @@ DATA = $(notdir $(wildcard $(srcdir)/rate_limit--*.sql))
 # PostgreSQL's headers are system headers: -Wextra is for this code, not for theirs.
 PG_CPPFLAGS = -isystem $(includedir_server)
 PG_CFLAGS = -Wall -Wextra
+# Flags of the gcc that built PostgreSQL, which clang does not know, are no fault here.
+PG_CFLAGS += $(if $(findstring clang,$(CC)),-Wno-unknown-warning-option -Wno-ignored-optimization-argument)
 ifdef WERROR
 PG_CFLAGS += -Werror
 endif

@@ -74,8 +74,9 @@ typedef struct RlState
 	RlTime		end;			/* from here on nothing is used any more */
 	int64		used;			/* windows: cost recorded, saturated */
 	int64		capacity;		/* token bucket: as last stated */
-	int128		level;			/* token bucket: tokens times length of window,
-								 * negative after an adjustment past the limit */
+	int128		level;			/* token bucket: tokens times length of
+								 * window, negative after an adjustment past
+								 * the limit */
 	int			nhits;			/* sliding window: the log ... */
 	RlHit	   *hits;			/* ... oldest first, room for RL_MAX_HITS */
 } RlState;

@@ -40,7 +40,7 @@ static inline RlChunk *
 chunks(RlPartition *partition)
 {
 	Size		offset = PARTITION_HEAD_BYTES +
-		sizeof(uint32) * ((Size) partition->nbuckets + partition->nchunks);
+	sizeof(uint32) * ((Size) partition->nbuckets + partition->nchunks);
 
 	return (RlChunk *) ((char *) partition +
 						TYPEALIGN(RL_CHUNK_BYTES, offset));
@@ -228,7 +228,7 @@ static char *
 next_piece(TailCursor *cursor, int wanted, int *length)
 {
 	char	   *piece = (char *) &chunks(cursor->partition)[cursor->chunk] +
-		cursor->offset;
+	cursor->offset;
 
 	*length = Min(wanted, RL_CHUNK_BYTES - cursor->offset);
 	if (*length < wanted)
@@ -347,6 +347,7 @@ has_key(RlPartition *partition, const RlEntry *entry,
 							 identity->key_bytes);
 }
 
+/* Compare the rest of the identity of an entry that has the key. */
 static bool
 has_identity(RlPartition *partition, const RlEntry *entry,
 			 const RlIdentity *identity)
@@ -355,8 +356,9 @@ has_identity(RlPartition *partition, const RlEntry *entry,
 		entry->unit == identity->unit &&
 		entry->window == identity->window &&
 		entry->id_bytes == identity->id_bytes &&
-		identity_starts_with(partition, entry, identity->bytes,
-							 identity->id_bytes);
+		(identity->id_bytes == identity->key_bytes ||
+		 identity_starts_with(partition, entry, identity->bytes,
+							  identity->id_bytes));
 }
 
 /*

@@ -30,9 +30,6 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-#define NO_ROOM_HINT \
-	"Give the server more shared memory (in a container: /dev/shm), or add \"rate_limit\" to \"shared_preload_libraries\"."
-
 typedef struct RlControl
 {
 	LWLock		lock;
@@ -144,45 +141,46 @@ create_segment(Size bytes)
 	LWLockRelease(&control->lock);
 }
 
+/* Tell whether an error says that there may be room for less memory. */
+static bool
+asks_for_less(const ErrorData *error, Size bytes)
+{
+	return bytes / 2 >= (Size) RL_MIN_MEMORY_KB * 1024 &&
+		(error->sqlerrcode == ERRCODE_DISK_FULL ||
+		 error->sqlerrcode == ERRCODE_OUT_OF_MEMORY);
+}
+
 /*
  * Try to create the segment in a subtransaction, which cleans up after a
- * failure.  Return false if there is no room for that many bytes but there
- * may be for fewer.
+ * failure.  Return false if it should be tried with fewer bytes.
  */
 static bool
 try_create_segment(Size bytes)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool created = false;
+	ErrorData  *volatile error = NULL;
 
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
 		create_segment(bytes);
-		created = true;
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
 	{
-		int			sqlerrcode = geterrcode();
-		bool		no_room = sqlerrcode == ERRCODE_DISK_FULL ||
-			sqlerrcode == ERRCODE_OUT_OF_MEMORY;
-
-		if (no_room && bytes / 2 < (Size) RL_MIN_MEMORY_KB * 1024)
-			errhint(NO_ROOM_HINT);
-		if (!no_room || bytes / 2 < (Size) RL_MIN_MEMORY_KB * 1024)
-			PG_RE_THROW();
-
 		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
 	}
 	PG_END_TRY();
-
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
-	return created;
+
+	if (error != NULL && !asks_for_less(error, bytes))
+		ReThrowError(error);
+	return error == NULL;
 }
 
 /* Set the arena up with as much of rate_limit.memory as can be had. */
@@ -199,7 +197,7 @@ set_up_arena(void)
 				(errmsg("rate_limit was set up with %zu kB of shared memory instead of %d kB",
 						bytes / 1024, rl_memory_kb),
 				 errdetail("There was no room for more dynamic shared memory."),
-				 errhint(NO_ROOM_HINT)));
+				 errhint("Give the server more shared memory (in a container: /dev/shm), or add \"rate_limit\" to \"shared_preload_libraries\".")));
 }
 
 static void
