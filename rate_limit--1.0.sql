@@ -111,7 +111,7 @@ CREATE FUNCTION @extschema@.rate_limit_check_all(
     OUT rule        pg_catalog.text)
 RETURNS SETOF pg_catalog.record
 AS 'MODULE_PATHNAME', 'rate_limit_check_all'
-LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 4;
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION @extschema@.rate_limit_check_all IS
 'checks several limits, all or nothing: if one refuses, none is charged';
 

@@ -80,19 +80,45 @@ set_end_of_log(const RlLimit *limit, RlState *state)
 		state->end = state->hits[state->nhits - 1].time + limit->window.length;
 }
 
-/* Take hits later than an instant as hits at that instant. */
+/* Append a hit that is not earlier than the last one. */
 static void
-clamp_log(RlState *state, RlTime latest)
+append_hit(RlState *state, RlTime time, int64 cost)
 {
-	int			first = state->nhits;
-	int64		cost = 0;
+	RlHit	   *hit = &state->hits[state->nhits];
 
-	while (first > 0 && state->hits[first - 1].time >= latest)
-		cost += state->hits[--first].cost;
+	if (state->nhits > 0 && hit[-1].time == time)
+	{
+		hit--;
+		cost = Min(cost, PG_INT64_MAX - hit->cost);
+		hit->cost += cost;
+	}
+	else
+	{
+		hit->time = time;
+		hit->cost = cost;
+		state->nhits++;
+	}
+	state->used += cost;
+}
 
-	state->hits[first].time = latest;
-	state->hits[first].cost = cost;
-	state->nhits = first + 1;
+/*
+ * Write the log anew with other times for its hits, in the same order: round
+ * them up, or if that is later than "latest", take that.
+ */
+static void
+retime_log(const RlLimit *limit, RlState *state, RlTime latest)
+{
+	int			nhits = state->nhits;
+
+	state->nhits = 0;
+	state->used = 0;
+	for (int i = 0; i < nhits; i++)
+	{
+		RlHit		hit = state->hits[i];
+		RlTime		time = hit_time(limit, hit.time);
+
+		append_hit(state, Min(time, latest), hit.cost);
+	}
 }
 
 /*
@@ -106,7 +132,7 @@ refresh_log(const RlLimit *limit, RlState *state, RlTime now)
 	bool		stepped_back = state->hits[state->nhits - 1].time > latest;
 
 	if (stepped_back)
-		clamp_log(state, latest);
+		retime_log(limit, state, latest);
 
 	while (state->nhits > 0 &&
 		   state->hits[0].time <= now - limit->window.length)
@@ -117,25 +143,6 @@ refresh_log(const RlLimit *limit, RlState *state, RlTime now)
 	}
 	set_end_of_log(limit, state);
 	return stepped_back;
-}
-
-/* Round the hits of a log that was exact, or was rounded less. */
-static void
-round_log(const RlLimit *limit, RlState *state)
-{
-	int			kept = 0;
-
-	for (int i = 0; i < state->nhits; i++)
-	{
-		RlHit		hit = state->hits[i];
-
-		hit.time = hit_time(limit, hit.time);
-		if (kept > 0 && state->hits[kept - 1].time == hit.time)
-			state->hits[kept - 1].cost += hit.cost;
-		else
-			state->hits[kept++] = hit;
-	}
-	state->nhits = kept;
 }
 
 /*
@@ -152,12 +159,16 @@ join_excess(const RlLimit *limit, RlState *state)
 	while (first > 0 && recent < limit->limit)
 		recent = add_saturated(recent, state->hits[--first].cost);
 
-	while (first > 1)
+	for (; first > 1; first--)
 	{
-		state->hits[1].cost += state->hits[0].cost;
+		RlHit	   *joined = &state->hits[1];
+		int64		part = Min(state->hits[0].cost,
+							   PG_INT64_MAX - joined->cost);
+
+		state->used -= state->hits[0].cost - part;
+		joined->cost += part;
 		state->hits++;
 		state->nhits--;
-		first--;
 	}
 }
 
@@ -166,25 +177,11 @@ record_in_log(const RlLimit *limit, RlState *state, RlTime now, int64 cost)
 {
 	RlTime		time = hit_time(limit, now);
 
-	if (cost > PG_INT64_MAX - state->used)
-		cost = PG_INT64_MAX - state->used;
-	if (cost == 0)
-		return;
-	state->used += cost;
-
-	if (state->nhits > 0 && state->hits[state->nhits - 1].time == time)
-		state->hits[state->nhits - 1].cost += cost;
-	else
-	{
-		state->hits[state->nhits].time = time;
-		state->hits[state->nhits].cost = cost;
-		state->nhits++;
-	}
-
+	append_hit(state, time, cost);
 	if (state->nhits > limit->exact_hits + 1)
 	{
 		if (limit->limit > limit->exact_hits)
-			round_log(limit, state);
+			retime_log(limit, state, time);
 		else
 			join_excess(limit, state);
 	}
@@ -212,7 +209,7 @@ give_back_log(const RlLimit *limit, RlState *state, int64 cost)
 static RlTime
 log_retry_at(const RlLimit *limit, const RlState *state, int64 cost)
 {
-	int128		excess = (int128) state->used + cost - limit->limit;
+	int128		excess = state->used + cost - limit->limit;
 	int			i = 0;
 
 	while (excess > state->hits[i].cost)
@@ -253,7 +250,7 @@ record_in_window(const RlLimit *limit, RlState *state, RlTime now, int64 cost)
 	if (!state->active)
 		start_window(limit, state, now);
 	state->active = true;
-	state->used = add_saturated(state->used, cost);
+	state->used = Min(state->used + cost, PG_INT64_MAX);
 }
 
 static void
@@ -282,8 +279,8 @@ bucket_level(const RlLimit *limit, const RlState *state)
 
 /* Return when the bucket will have risen to a level above its present one. */
 static RlTime
-bucket_reaches(const RlLimit *limit, const RlState *state, RlTime now,
-			   int128 level)
+bucket_rises_to(const RlLimit *limit, const RlState *state, RlTime now,
+				int128 level)
 {
 	if (limit->limit == 0)
 		return RL_NEVER;
@@ -291,8 +288,10 @@ bucket_reaches(const RlLimit *limit, const RlState *state, RlTime now,
 }
 
 /*
- * Let the bucket be forgotten when it is full.  One that gains nothing is
- * forgotten after a window, lest it be kept for ever.
+ * Let the bucket be forgotten when it is full and a window has passed since
+ * anything was recorded.  By then a bucket whose capacity is its limit is full
+ * under any limit, so that a changed one finds the same level whether the
+ * bucket was forgotten or not.
  */
 static void
 set_end_of_bucket(const RlLimit *limit, RlState *state)
@@ -301,15 +300,16 @@ set_end_of_bucket(const RlLimit *limit, RlState *state)
 
 	state->capacity = limit->capacity;
 	state->active = state->level < full;
-	if (limit->limit == 0)
-		state->end = state->time + limit->window.length;
-	else
-		state->end = bucket_reaches(limit, state, state->time, full);
+	state->end = state->time + limit->window.length;
+	if (limit->limit > 0)
+		state->end = Max(state->end,
+						 bucket_rises_to(limit, state, state->time, full));
 }
 
 static bool
 refresh_bucket(const RlLimit *limit, RlState *state, RlTime now)
 {
+	int128		full = tokens(limit, limit->capacity);
 	bool		stepped_back = state->time > now;
 
 	if (stepped_back)
@@ -320,7 +320,8 @@ refresh_bucket(const RlLimit *limit, RlState *state, RlTime now)
 	else
 		state->level += ((int128) now - state->time) * limit->limit;
 
-	state->level = Min(state->level, tokens(limit, limit->capacity));
+	state->level = Min(state->level, full);
+	state->active = state->level < full;
 	state->time = now;
 	return stepped_back;
 }
@@ -343,6 +344,19 @@ give_back_bucket(const RlLimit *limit, RlState *state, int64 cost)
 	set_end_of_bucket(limit, state);
 }
 
+/*
+ * Return when a call will find the bucket at a level above its present one.
+ * When the limit has been changed, that may be when the bucket is forgotten.
+ */
+static RlTime
+bucket_reaches(const RlLimit *limit, const RlState *state, RlTime now,
+			   int128 level)
+{
+	RlTime		time = bucket_rises_to(limit, state, now, level);
+
+	return Min(time, state->end);
+}
+
 static void
 report_bucket(const RlLimit *limit, const RlState *state, RlTime now,
 			  int64 cost, RlReport *report)
@@ -352,8 +366,8 @@ report_bucket(const RlLimit *limit, const RlState *state, RlTime now,
 	report->used = (int64) Min(limit->capacity - whole, PG_INT64_MAX);
 	report->remaining = (int64) Max(whole, 0);
 	report->retry_at = bucket_reaches(limit, state, now, tokens(limit, cost));
-	report->reset_at = report->used == 0 ? now :
-		bucket_reaches(limit, state, now, (whole + 1) * limit->window.length);
+	report->reset_at = bucket_reaches(limit, state, now,
+									  (whole + 1) * limit->window.length);
 }
 
 /*-------------------------------------------------------------------------
@@ -473,8 +487,8 @@ rl_report(const RlLimit *limit, const RlState *state, RlTime now, int64 cost,
 		report_bucket(limit, state, now, cost, report);
 	else
 	{
-		report->used = state->used;
-		report->remaining = Max(limit->limit - state->used, 0);
+		report->used = (int64) Min(state->used, PG_INT64_MAX);
+		report->remaining = Max(limit->limit - report->used, 0);
 		report->retry_at = state->end;
 		report->reset_at = state->end;
 	}

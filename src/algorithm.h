@@ -72,7 +72,7 @@ typedef struct RlState
 	RlTime		time;			/* fixed: start of window; anchored: first
 								 * hit; token bucket: instant of "level" */
 	RlTime		end;			/* from here on nothing is used any more */
-	int64		used;			/* windows: cost recorded, saturated */
+	int128		used;			/* windows: cost recorded */
 	int64		capacity;		/* token bucket: as last stated */
 	int128		level;			/* token bucket: tokens times length of
 								 * window, negative after an adjustment past

@@ -30,12 +30,23 @@ locate(RlKey key, RlIdentity *identity)
 	return rl_partition(arena, rl_partition_of(arena, identity->hash));
 }
 
+/* Remove a counter and return 1, or 0 if it meant nothing any more. */
+static int
+remove_counter(RlPartition *partition, RlEntry *counter, RlTime now)
+{
+	int			live = counter->end > now ? 1 : 0;
+
+	rl_remove_entry(partition, counter);
+	return live;
+}
+
 /* Remove the counters of a key, and return how many there were. */
 int64
 rl_memory_reset(RlKey key)
 {
 	RlIdentity	identity;
 	RlPartition *partition = locate(key, &identity);
+	RlTime		now = GetCurrentTimestamp();
 	int64		removed = 0;
 	RlEntry    *next;
 
@@ -45,10 +56,7 @@ rl_memory_reset(RlKey key)
 	{
 		next = rl_next(partition, entry);
 		if (rl_is_counter_of(partition, entry, &identity))
-		{
-			rl_remove_entry(partition, entry);
-			removed++;
-		}
+			removed += remove_counter(partition, entry, now);
 	}
 	LWLockRelease(&partition->lock);
 	return removed;
@@ -58,6 +66,7 @@ rl_memory_reset(RlKey key)
 static int64
 reset_partition(RlPartition *partition, RlKey prefix)
 {
+	RlTime		now = GetCurrentTimestamp();
 	int64		removed = 0;
 	RlEntry    *next;
 
@@ -71,10 +80,7 @@ reset_partition(RlPartition *partition, RlKey prefix)
 				entry->database == MyDatabaseId &&
 				rl_key_starts_with(partition, entry, prefix.bytes,
 								   prefix.length))
-			{
-				rl_remove_entry(partition, entry);
-				removed++;
-			}
+				removed += remove_counter(partition, entry, now);
 		}
 	}
 	return removed;

@@ -65,7 +65,7 @@ key_of_text(const text *value)
 }
 
 static void
-check_length(RlKey key, const char *argument, int maximum)
+check_length(RlKey key, const char *argument, int maximum, const char *hint)
 {
 	if (key.length > maximum)
 		ereport(ERROR,
@@ -73,8 +73,7 @@ check_length(RlKey key, const char *argument, int maximum)
 				 errmsg("argument \"%s\" is too long", argument),
 				 errdetail("It has %d bytes, the maximum is %d.",
 						   key.length, maximum),
-				 strcmp(argument, "key") == 0 ?
-				 errhint("Use a shorter key, or a hash of the long one.") : 0));
+				 errhint("%s", hint)));
 }
 
 static RlKey
@@ -85,7 +84,8 @@ check_key(RlKey key)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"key\" must not be empty"),
 				 errhint("Give what the limit is counted for, such as 'user:42'.")));
-	check_length(key, "key", RL_MAX_KEY_BYTES);
+	check_length(key, "key", RL_MAX_KEY_BYTES,
+				 "Use a shorter key, or a hash of the long one.");
 	return key;
 }
 
@@ -106,7 +106,8 @@ rl_read_prefix(FunctionCallInfo fcinfo, int argno)
 	if (PG_ARGISNULL(argno))
 		refuse_null("prefix");
 	prefix = key_of_text(PG_GETARG_TEXT_PP(argno));
-	check_length(prefix, "prefix", RL_MAX_KEY_BYTES);
+	check_length(prefix, "prefix", RL_MAX_KEY_BYTES,
+				 "No key starts with it, since keys are not longer.");
 	return prefix;
 }
 
@@ -119,7 +120,8 @@ rl_read_reason(FunctionCallInfo fcinfo, int argno)
 	if (PG_ARGISNULL(argno))
 		return reason;
 	reason = key_of_text(PG_GETARG_TEXT_PP(argno));
-	check_length(reason, "reason", RL_MAX_REASON_BYTES);
+	check_length(reason, "reason", RL_MAX_REASON_BYTES,
+				 "Shorten it, or give the number of a ticket.");
 	return reason;
 }
 
@@ -431,7 +433,8 @@ read_array(FunctionCallInfo fcinfo, int argno, const char *argument, Oid type,
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" must be a one-dimensional array",
-						argument)));
+						argument),
+				 errhint("Give one element per key.")));
 	if (array_contains_nulls(array))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -445,10 +448,18 @@ read_array(FunctionCallInfo fcinfo, int argno, const char *argument, Oid type,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" must have as many elements as \"keys\"",
 						argument),
-				 errdetail("It has %d elements, \"keys\" has %d.",
-						   nelements, *length)));
+				 errdetail("Its length is %d, that of \"keys\" is %d.",
+						   nelements, *length),
+				 errhint("Give one element per key.")));
 	*length = nelements;
 	return elements;
+}
+
+/* Tell in an error's context which element of the arrays is at fault. */
+static void
+name_element(void *arg)
+{
+	errcontext("element %d of the arrays", *(int *) arg + 1);
 }
 
 /*
@@ -464,6 +475,8 @@ rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
 	Datum	   *windows;
 	Datum	   *costs = NULL;
 	RlAlgorithm algorithm;
+	ErrorContextCallback context;
+	int			element;
 
 	if (n == 0 || n > MAX_KEYS)
 		ereport(ERROR,
@@ -479,21 +492,29 @@ rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
 						   &n);
 	algorithm = read_algorithm(fcinfo, 4);
 
+	context.callback = name_element;
+	context.arg = &element;
+	context.previous = error_context_stack;
+	error_context_stack = &context;
+
 	*requests = palloc(sizeof(RlRequest) * n);
-	for (int i = 0; i < n; i++)
+	for (element = 0; element < n; element++)
 	{
-		RlRequest  *request = &(*requests)[i];
+		RlRequest  *request = &(*requests)[element];
+		int64		limit = DatumGetInt64(limits[element]);
 
 		init_request(request);
-		request->key = check_key(key_of_text(DatumGetTextPP(keys[i])));
+		request->key = check_key(key_of_text(DatumGetTextPP(keys[element])));
 		request->limit.algorithm = algorithm;
-		request->limit.limit = check_limit(DatumGetInt64(limits[i]));
-		request->limit.capacity = request->limit.limit;
-		request->cost = costs ? check_cost(DatumGetInt64(costs[i])) : 1;
-		set_window(request, DatumGetIntervalP(windows[i]));
+		request->limit.limit = check_limit(limit);
+		request->limit.capacity = limit;
+		request->cost = costs ? check_cost(DatumGetInt64(costs[element])) : 1;
+		set_window(request, DatumGetIntervalP(windows[element]));
 		if (request->limit.window.unit != RL_UNIT_USEC)
 			set_zone(request, "UTC");
 	}
+
+	error_context_stack = context.previous;
 	return n;
 }
 
@@ -506,18 +527,35 @@ rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
 RlTime
 rl_read_block_end(FunctionCallInfo fcinfo, int argno, RlTime now)
 {
-	Datum		end;
+	const Interval *duration;
+	int128		estimate;
+	RlTime		end;
 
 	if (PG_ARGISNULL(argno))
 		return RL_NEVER;
 
-	end = DirectFunctionCall2(timestamptz_pl_interval,
-							  TimestampTzGetDatum(now),
-							  PG_GETARG_DATUM(argno));
-	if (DatumGetTimestampTz(end) <= now)
+	/* what is far too long or too short cannot always be added */
+	duration = PG_GETARG_INTERVAL_P(argno);
+	estimate = interval_usecs(duration) +
+		(int128) duration->month * 31 * RL_USECS_PER_DAY;
+	if (estimate <= 0)
+		end = now;
+	else if (estimate > 2 * RL_MAX_WINDOW_USECS)
+		end = RL_NEVER;
+	else
+		end = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
+													  TimestampTzGetDatum(now),
+													  IntervalPGetDatum(duration)));
+
+	if (end <= now)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"duration\" must be greater than zero"),
 				 errhint("Leave it out to block until rate_limit_unblock.")));
-	return DatumGetTimestampTz(end);
+	if (end - now > RL_MAX_WINDOW_USECS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"duration\" must not be longer than 100 years"),
+				 errhint("Leave it out to block until rate_limit_unblock.")));
+	return end;
 }

@@ -118,7 +118,7 @@ rl_raise_refusal(const RlRequest *request, const RlVerdict *verdict)
 					pnstrdup(request->key.bytes, request->key.length)),
 			 errdetail_internal("%s", verdict_to_json(verdict)),
 			 retry_at == RL_NEVER ?
-			 errhint("The call can never be admitted: its cost is above the limit, or the key is blocked without end.") :
+			 errhint("The call can never be admitted: the limit is 0 or less than its cost, or the key is blocked without end.") :
 			 errhint("Retry in %.6f seconds.",
 					 seconds_until(verdict, retry_at))));
 }

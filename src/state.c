@@ -65,7 +65,7 @@ rl_encode_state(RlAlgorithm algorithm, const RlState *state, int64 *words)
 		case RL_FIXED_WINDOW:
 		case RL_ANCHORED_WINDOW:
 			words[0] = state->time;
-			words[1] = state->used;
+			words[1] = (int64) state->used;
 			return 2;
 		case RL_TOKEN_BUCKET:
 			words[0] = state->time;
