@@ -320,7 +320,6 @@ refresh_bucket(const RlLimit *limit, RlState *state, RlTime now)
 	else
 		state->level += ((int128) now - state->time) * limit->limit;
 
-	state->level = Min(state->level, full);
 	state->active = state->level < full;
 	state->time = now;
 	return stepped_back;

@@ -50,7 +50,8 @@ typedef struct RlLimit
 	RlAlgorithm algorithm;
 	RlWindow	window;			/* calendar units only for RL_FIXED_WINDOW */
 	int64		limit;			/* cost per window, 0 = nothing at all */
-	int64		capacity;		/* burst of a token bucket, else = limit */
+	int64		capacity;		/* burst of a token bucket, else = limit; 0 if
+								 * limit is 0 */
 	int			exact_hits;		/* largest limit with exact hit times */
 } RlLimit;
 

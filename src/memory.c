@@ -343,8 +343,12 @@ decide_batch(RlOperation operation, const Batch *batch)
 
 	for (int i = 0; i < batch->n; i++)
 	{
-		rl_judge(operation, &batch->calls[i], now);
-		admitted = admitted && batch->calls[i].verdict->allowed;
+		RlCall	   *call = &batch->calls[i];
+
+		/* a state that is shared has been left by a call of another limit */
+		rl_refresh(&call->request->limit, call->state, now);
+		rl_judge(operation, call, now);
+		admitted = admitted && call->verdict->allowed;
 	}
 	if (operation == RL_PEEK || (admitted && settle_batch(batch, now)))
 		return;

@@ -139,6 +139,7 @@ used_saturates(void)
 		Answer		answer;
 
 		counter_init(&counter, (RlAlgorithm) i, 10, MINUTE);
+		counter_set_exact_hits(&counter, 10);
 		for (int n = 0; n < 100; n++)
 		{
 			answer = counter_adjust(&counter, NOON + n, PG_INT64_MAX - n);
@@ -147,6 +148,23 @@ used_saturates(void)
 		}
 		expect_false("allowed",
 					 counter_check(&counter, NOON + 100, 1).allowed);
+	}
+}
+
+/* What is beyond 2^63 - 1 is not recorded where there is one number only. */
+static void
+saturated_counts_are_given_back(void)
+{
+	RlAlgorithm all[] = {RL_FIXED_WINDOW, RL_ANCHORED_WINDOW, RL_TOKEN_BUCKET};
+
+	for (int i = 0; i < lengthof(all); i++)
+	{
+		counter_init(&counter, all[i], 10, MINUTE);
+		counter_adjust(&counter, NOON, PG_INT64_MAX);
+		counter_adjust(&counter, NOON, PG_INT64_MAX);
+		expect_int("used", counter_adjust(&counter, NOON, -5).report.used,
+				   PG_INT64_MAX - 5);
+		expect_adjust(&counter, NOON, -(PG_INT64_MAX - 5), 0, 10, NOON, NOON);
 	}
 }
 
@@ -171,7 +189,7 @@ static void
 largest_bucket_overdrawn(void)
 {
 	counter_init(&counter, RL_TOKEN_BUCKET, PG_INT64_MAX, YEARS_100);
-	for (int n = 0; n < 100; n++)
+	for (int n = 0; n < 10000; n++)
 	{
 		Answer		answer = counter_adjust(&counter, NOON, PG_INT64_MAX);
 
@@ -202,7 +220,14 @@ exact_far_over_the_limit(void)
 		counter_init(&counter, RL_SLIDING_WINDOW, limit, HOUR);
 		counter_set_exact_hits(&counter, sizes[i]);
 		for (int n = 0; n < nhits; n++)
-			counter_adjust(&counter, NOON + n * SECOND, 1);
+		{
+			RlTime		last = NOON + n * SECOND;
+
+			counter_adjust(&counter, last, 1);
+			if (n >= limit)
+				expect_refused(&counter, last, 0,
+							   last - limit * SECOND + HOUR);
+		}
 		expect_int("used", counter_peek(&counter, now, 1).report.used, nhits);
 
 		for (int cost = 0; cost <= limit; cost++)
@@ -290,6 +315,8 @@ adjust_cases(void)
 	unit_case("adjust: expired hits are not given back",
 			  expired_hits_are_not_given_back);
 	unit_case("adjust: used saturates", used_saturates);
+	unit_case("adjust: saturated counts are given back",
+			  saturated_counts_are_given_back);
 	unit_case("adjust: saturation forgets no hit", saturation_forgets_no_hit);
 	unit_case("adjust: the largest bucket overdrawn",
 			  largest_bucket_overdrawn);

@@ -290,6 +290,45 @@ month_without_a_midnight(void)
 				  utc(2017, 9, 1, 4, 0, 0), utc(2017, 10, 1, 4, 0, 0));
 }
 
+/* Offsets of 15:30 and 14:30, or of -15:30 and -14:30, with one change. */
+static int
+far_offset(const RlZone *zone, int64 unix_secs)
+{
+	const int64 *change = zone->data;
+	int			sign = *change > 0 ? 1 : -1;
+
+	if (unix_secs < sign * *change)
+		return sign > 0 ? 55800 : -52200;
+	return sign > 0 ? 52200 : -55800;
+}
+
+/*
+ * The clock is put back by an hour half an hour after midnight, as far from
+ * UTC as zones may be: the day starts at the first midnight.  East of UTC that
+ * is 15:30 hours before midnight UTC, west of it 14:30 hours after.
+ */
+static void
+farthest_offsets(void)
+{
+	/* 2026-03-01 00:00 UTC is 1,772,323,200 seconds after 1970 */
+	int64		east = INT64CONST(1772323200) - 15 * 3600;
+	int64		west = -(INT64CONST(1772323200) + 15 * 3600);
+	RlZone		zone_east = {far_offset, &east};
+	RlZone		zone_west = {far_offset, &west};
+	RlWindow	day_east = {RL_UNIT_DAY, 1, &zone_east};
+	RlWindow	day_west = {RL_UNIT_DAY, 1, &zone_west};
+	RlTime		midnight = utc(2026, 3, 1, 0, 0, 0);
+	RlTime		start;
+	RlTime		end;
+
+	rl_window_bounds(&day_east, midnight, &start, &end);
+	expect_int("start in the east", start, midnight - 31 * HOUR / 2);
+	expect_int("end in the east", end, midnight + DAY - 29 * HOUR / 2);
+	rl_window_bounds(&day_west, midnight + DAY, &start, &end);
+	expect_int("start in the west", start, midnight + 29 * HOUR / 2);
+	expect_int("end in the west", end, midnight + DAY + 31 * HOUR / 2);
+}
+
 /* A counter over the day of 23 hours: what is used comes back at its end. */
 static void
 counter_of_a_calendar_day(void)
@@ -329,6 +368,7 @@ calendar_window_cases(void)
 	unit_case("calendar: Kolkata", kolkata);
 	unit_case("calendar: a month without a midnight",
 			  month_without_a_midnight);
+	unit_case("calendar: the farthest offsets", farthest_offsets);
 	unit_case("calendar: counter of a calendar day",
 			  counter_of_a_calendar_day);
 }

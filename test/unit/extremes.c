@@ -102,8 +102,25 @@ largest_capacity_at_the_slowest_rate(void)
 
 	/* a step back leaves an end that does not come as it is */
 	expect_refused(&counter, NOON - DAY, 1, next - DAY);
+	expect_int("end of the state", counter.state.end, RL_NEVER);
 	expect_check(&counter, next - DAY, 1, true, PG_INT64_MAX, 0,
 				 next - DAY + YEARS_100, next - DAY + YEARS_100);
+}
+
+/*
+ * A token per microsecond, so a cost is a wait: the last instant that a
+ * timestamp holds is one before the year 294,277, 9,223,371,331,200,000,000.
+ */
+static void
+last_timestamp(void)
+{
+	RlTime		end = INT64CONST(9223371331200000000);
+
+	counter_init_bucket(&counter, 1, 1, PG_INT64_MAX);
+	expect_admitted(&counter, NOON, PG_INT64_MAX);
+	expect_refused(&counter, NOON, end - 1 - NOON, end - 1);
+	expect_refused(&counter, NOON, end - NOON, RL_NEVER);
+	expect_refused(&counter, NOON, PG_INT64_MAX, RL_NEVER);
 }
 
 /* Windows of 100 years with the largest limit, to the last hit. */
@@ -199,6 +216,7 @@ extremes_cases(void)
 	unit_case("extremes: bucket of 2^63 - 1 per 100 years", largest_bucket);
 	unit_case("extremes: capacity 2^63 - 1 at one per 100 years",
 			  largest_capacity_at_the_slowest_rate);
+	unit_case("extremes: retry at the last timestamp", last_timestamp);
 	unit_case("extremes: windows of 100 years with limit 2^63 - 1",
 			  largest_windows);
 	unit_case("extremes: the first and the last instant", ends_of_time);

@@ -96,6 +96,34 @@ log_stays_short(void)
 }
 
 /*
+ * A hit every microsecond in windows that exact_hits does not divide: q must
+ * be rounded up, or more than exact_hits + 1 multiples would fit in.  Before
+ * 2000 and 1970 too.
+ */
+static void
+log_stays_short_in_short_windows(void)
+{
+	RlTime		lengths[] = {129, 255, 257, 1000, 1279};
+	RlTime		starts[] = {NOON, utc(1999, 7, 1, 0, 0, 0), RL_MIN_TIME};
+
+	for (int i = 0; i < lengthof(lengths) * lengthof(starts); i++)
+	{
+		RlTime		window = lengths[i / lengthof(starts)];
+		RlTime		start = starts[i % lengthof(starts)];
+
+		counter_init(&counter, RL_SLIDING_WINDOW, 1000000, window);
+		for (int n = 0; n < 3 * window; n++)
+		{
+			Answer		answer = counter_check(&counter, start + n, 1);
+			int64		in_window = Min(n + 1, window);
+
+			expect_between("used", answer.report.used, in_window,
+						   in_window + quantum(&counter));
+		}
+	}
+}
+
+/*
  * Count what was admitted in every span that ends with a hit: never more than
  * the limit, and never less than what would fit with q added to every hit.
  */
@@ -134,6 +162,26 @@ never_more_than_the_limit_in_any_span(void)
 			expect_true("refused only when full", with_quantum >= limit);
 	}
 	expect_between("admitted", nhits, 1, lengthof(hits) - 1);
+}
+
+/* A rounded hit is later than now, which is not a step of the clock. */
+static void
+refusal_keeps_nothing(void)
+{
+	static Counter before;
+
+	counter_init(&counter, RL_SLIDING_WINDOW, 1000, MINUTE);
+	expect_admitted(&counter, NOON + 1, 1000);
+	before = counter;
+	before.state.hits = before.hits;
+	for (RlTime now = NOON + 1; now < NOON + MINUTE; now += SECOND / 10)
+	{
+		Answer		answer = counter_check(&counter, now, 1);
+
+		expect_false("allowed", answer.allowed);
+		expect_false("to be kept", answer.kept);
+		expect_true("unchanged", counter_same(&counter, &before));
+	}
 }
 
 /* exact_hits 1: limit 1 is exact; above that q = W and two entries do. */
@@ -217,8 +265,12 @@ rounded_window_cases(void)
 			  hit_counts_at_most_one_quantum_too_long);
 	unit_case("rounded window: exact when short", short_window_is_exact);
 	unit_case("rounded window: the log stays short", log_stays_short);
+	unit_case("rounded window: the log stays short in short windows",
+			  log_stays_short_in_short_windows);
 	unit_case("rounded window: never more than the limit in any span",
 			  never_more_than_the_limit_in_any_span);
+	unit_case("rounded window: a refusal keeps nothing",
+			  refusal_keeps_nothing);
 	unit_case("rounded window: exact_hits 1", exact_hits_of_one);
 	unit_case("rounded window: the largest log", largest_log);
 	unit_case("rounded window: rounds up before 2000 and 1970",
