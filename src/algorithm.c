@@ -59,17 +59,17 @@ floor_div(int128 dividend, int64 divisor)
  * counts too long rather than too short.
  */
 static RlTime
-hit_time(const RlLimit *limit, RlTime now)
+hit_time(const RlLimit *limit, RlTime time)
 {
 	int64		quantum;
 	RlTime		rounded;
 
 	if (limit->limit <= limit->exact_hits)
-		return now;
+		return time;
 
 	quantum = ceil_div(limit->window.length, limit->exact_hits);
-	rounded = rl_round_down(now, quantum);
-	return rounded < now ? rounded + quantum : now;
+	rounded = rl_round_down(time, quantum);
+	return rounded < time ? rounded + quantum : time;
 }
 
 static void
@@ -80,13 +80,19 @@ set_end_of_log(const RlLimit *limit, RlState *state)
 		state->end = state->hits[state->nhits - 1].time + limit->window.length;
 }
 
-/* Append a hit that is not earlier than the last one. */
+/*
+ * Add a hit to the log, at its end, or before hits that are later because they
+ * were rounded up.
+ */
 static void
-append_hit(RlState *state, RlTime time, int64 cost)
+add_hit(RlState *state, RlTime time, int64 cost)
 {
 	RlHit	   *hit = &state->hits[state->nhits];
 
-	if (state->nhits > 0 && hit[-1].time == time)
+	while (hit > state->hits && hit[-1].time > time)
+		hit--;
+
+	if (hit > state->hits && hit[-1].time == time)
 	{
 		hit--;
 		cost = Min(cost, PG_INT64_MAX - hit->cost);
@@ -94,6 +100,8 @@ append_hit(RlState *state, RlTime time, int64 cost)
 	}
 	else
 	{
+		memmove(hit + 1, hit,
+				sizeof(RlHit) * (&state->hits[state->nhits] - hit));
 		hit->time = time;
 		hit->cost = cost;
 		state->nhits++;
@@ -102,8 +110,8 @@ append_hit(RlState *state, RlTime time, int64 cost)
 }
 
 /*
- * Write the log anew with other times for its hits, in the same order: round
- * them up, or if that is later than "latest", take that.
+ * Write the log anew with times as the limit wants them, and with hits later
+ * than "latest" as if they were made then.
  */
 static void
 retime_log(const RlLimit *limit, RlState *state, RlTime latest)
@@ -115,9 +123,8 @@ retime_log(const RlLimit *limit, RlState *state, RlTime latest)
 	for (int i = 0; i < nhits; i++)
 	{
 		RlHit		hit = state->hits[i];
-		RlTime		time = hit_time(limit, hit.time);
 
-		append_hit(state, Min(time, latest), hit.cost);
+		add_hit(state, hit_time(limit, Min(hit.time, latest)), hit.cost);
 	}
 }
 
@@ -128,11 +135,13 @@ retime_log(const RlLimit *limit, RlState *state, RlTime latest)
 static bool
 refresh_log(const RlLimit *limit, RlState *state, RlTime now)
 {
-	RlTime		latest = hit_time(limit, now);
-	bool		stepped_back = state->hits[state->nhits - 1].time > latest;
+	bool		stepped_back = state->time > now;
 
 	if (stepped_back)
-		retime_log(limit, state, latest);
+	{
+		retime_log(limit, state, now);
+		state->time = now;
+	}
 
 	while (state->nhits > 0 &&
 		   state->hits[0].time <= now - limit->window.length)
@@ -155,33 +164,35 @@ join_excess(const RlLimit *limit, RlState *state)
 {
 	int			first = state->nhits;
 	int64		recent = 0;
+	RlHit	   *excess;
 
 	while (first > 0 && recent < limit->limit)
 		recent = add_saturated(recent, state->hits[--first].cost);
 
-	for (; first > 1; first--)
+	if (first < 2)
+		return;
+	excess = &state->hits[first - 1];
+	for (int i = 0; i < first - 1; i++)
 	{
-		RlHit	   *joined = &state->hits[1];
-		int64		part = Min(state->hits[0].cost,
-							   PG_INT64_MAX - joined->cost);
+		int64		part = Min(state->hits[i].cost,
+							   PG_INT64_MAX - excess->cost);
 
-		state->used -= state->hits[0].cost - part;
-		joined->cost += part;
-		state->hits++;
-		state->nhits--;
+		state->used -= state->hits[i].cost - part;
+		excess->cost += part;
 	}
+	state->nhits -= first - 1;
+	memmove(state->hits, excess, sizeof(RlHit) * state->nhits);
 }
 
 static void
 record_in_log(const RlLimit *limit, RlState *state, RlTime now, int64 cost)
 {
-	RlTime		time = hit_time(limit, now);
-
-	append_hit(state, time, cost);
+	add_hit(state, hit_time(limit, now), cost);
+	state->time = now;
 	if (state->nhits > limit->exact_hits + 1)
 	{
 		if (limit->limit > limit->exact_hits)
-			retime_log(limit, state, time);
+			retime_log(limit, state, now);
 		else
 			join_excess(limit, state);
 	}
@@ -271,10 +282,13 @@ tokens(const RlLimit *limit, int64 count)
 	return (int128) count * limit->window.length;
 }
 
+/* Return the level that a call finds: no more than its capacity. */
 static int128
 bucket_level(const RlLimit *limit, const RlState *state)
 {
-	return state->active ? state->level : tokens(limit, limit->capacity);
+	int128		full = tokens(limit, limit->capacity);
+
+	return state->active ? Min(state->level, full) : full;
 }
 
 /* Return when the bucket will have risen to a level above its present one. */
@@ -284,63 +298,8 @@ bucket_rises_to(const RlLimit *limit, const RlState *state, RlTime now,
 {
 	if (limit->limit == 0)
 		return RL_NEVER;
-	return add_wait(now, ceil_div(level - state->level, limit->limit));
-}
-
-/*
- * Let the bucket be forgotten when it is full and a window has passed since
- * anything was recorded.  By then a bucket whose capacity is its limit is full
- * under any limit, so that a changed one finds the same level whether the
- * bucket was forgotten or not.
- */
-static void
-set_end_of_bucket(const RlLimit *limit, RlState *state)
-{
-	int128		full = tokens(limit, limit->capacity);
-
-	state->capacity = limit->capacity;
-	state->active = state->level < full;
-	state->end = state->time + limit->window.length;
-	if (limit->limit > 0)
-		state->end = Max(state->end,
-						 bucket_rises_to(limit, state, state->time, full));
-}
-
-static bool
-refresh_bucket(const RlLimit *limit, RlState *state, RlTime now)
-{
-	int128		full = tokens(limit, limit->capacity);
-	bool		stepped_back = state->time > now;
-
-	if (stepped_back)
-	{
-		if (state->end != RL_NEVER)
-			state->end -= state->time - now;
-	}
-	else
-		state->level += ((int128) now - state->time) * limit->limit;
-
-	state->active = state->level < full;
-	state->time = now;
-	return stepped_back;
-}
-
-static void
-record_in_bucket(const RlLimit *limit, RlState *state, RlTime now, int64 cost)
-{
-	int128		lowest = -tokens(limit, PG_INT64_MAX - limit->capacity);
-
-	state->level = bucket_level(limit, state) - tokens(limit, cost);
-	state->level = Max(state->level, lowest);	/* saturates "used" */
-	state->time = now;
-	set_end_of_bucket(limit, state);
-}
-
-static void
-give_back_bucket(const RlLimit *limit, RlState *state, int64 cost)
-{
-	state->level += tokens(limit, cost);
-	set_end_of_bucket(limit, state);
+	return add_wait(now, ceil_div(level - bucket_level(limit, state),
+								  limit->limit));
 }
 
 /*
@@ -356,17 +315,72 @@ bucket_reaches(const RlLimit *limit, const RlState *state, RlTime now,
 	return Min(time, state->end);
 }
 
+/*
+ * Set a level.  The bucket is forgotten when it is full and a window has
+ * passed.  By then a bucket whose capacity is its limit is full under any
+ * limit, so that a changed one finds the same level whether the bucket was
+ * forgotten or not.
+ */
 static void
-report_bucket(const RlLimit *limit, const RlState *state, RlTime now,
-			  int64 cost, RlReport *report)
+set_bucket(const RlLimit *limit, RlState *state, RlTime now, int128 level)
 {
-	int128		whole = floor_div(state->level, limit->window.length);
+	state->active = true;
+	state->time = now;
+	state->level = level;
+	state->capacity = limit->capacity;
+	state->end = now + limit->window.length;
+	if (limit->limit > 0)
+		state->end = Max(state->end,
+						 bucket_rises_to(limit, state, now,
+										 tokens(limit, limit->capacity)));
+}
 
-	report->used = (int64) Min(limit->capacity - whole, PG_INT64_MAX);
-	report->remaining = (int64) Max(whole, 0);
-	report->retry_at = bucket_reaches(limit, state, now, tokens(limit, cost));
-	report->reset_at = bucket_reaches(limit, state, now,
-									  (whole + 1) * limit->window.length);
+static bool
+refresh_bucket(const RlLimit *limit, RlState *state, RlTime now)
+{
+	bool		stepped_back = state->time > now;
+
+	if (!stepped_back)
+		state->level += ((int128) now - state->time) * limit->limit;
+	else if (state->end != RL_NEVER)
+		state->end -= state->time - now;
+
+	state->time = now;
+	return stepped_back;
+}
+
+static void
+record_in_bucket(const RlLimit *limit, RlState *state, RlTime now, int64 cost)
+{
+	/* the lowest level is one at which what is used can still be told */
+	int128		lowest = -tokens(limit, PG_INT64_MAX - limit->capacity);
+	int128		level = bucket_level(limit, state) - tokens(limit, cost);
+
+	set_bucket(limit, state, now, Max(level, lowest));
+}
+
+static void
+give_back_bucket(const RlLimit *limit, RlState *state, int64 cost)
+{
+	int64		last_capacity = state->capacity;
+	int128		full = tokens(limit, limit->capacity);
+	int128		level = bucket_level(limit, state) + tokens(limit, cost);
+
+	set_bucket(limit, state, state->time, Min(level, full));
+
+	/* full, and not only under a capacity lower than before: as good as new */
+	state->active = level < full || limit->capacity < last_capacity;
+}
+
+static RlTime
+bucket_reset_at(const RlLimit *limit, const RlState *state, RlTime now)
+{
+	int128		level = bucket_level(limit, state);
+	int128		next = floor_div(level, limit->window.length) + 1;
+
+	if (level == tokens(limit, limit->capacity))
+		return now;
+	return bucket_reaches(limit, state, now, next * limit->window.length);
 }
 
 /*-------------------------------------------------------------------------
@@ -408,6 +422,17 @@ rl_refresh(const RlLimit *limit, RlState *state, RlTime now)
 	return false;
 }
 
+static int128
+cost_used(const RlLimit *limit, const RlState *state)
+{
+	if (!state->active)
+		return 0;
+	if (limit->algorithm == RL_TOKEN_BUCKET)
+		return limit->capacity - floor_div(bucket_level(limit, state),
+										   limit->window.length);
+	return state->used;
+}
+
 /* Judge whether a cost is within the limit.  The state must be refreshed. */
 bool
 rl_admits(const RlLimit *limit, const RlState *state, int64 cost)
@@ -417,7 +442,7 @@ rl_admits(const RlLimit *limit, const RlState *state, int64 cost)
 	if (!state->active)
 		return true;
 	if (limit->algorithm == RL_TOKEN_BUCKET)
-		return state->level >= tokens(limit, cost);
+		return bucket_level(limit, state) >= tokens(limit, cost);
 	return state->used <= limit->limit - cost;
 }
 
@@ -445,13 +470,13 @@ rl_record(const RlLimit *limit, RlState *state, RlTime now, int64 cost)
 
 /*
  * Give back a cost > 0, the newest hits first, as far as anything is used.
- * The state must be refreshed.
+ * The state must be refreshed.  Returns false if nothing is used.
  */
-void
+bool
 rl_give_back(const RlLimit *limit, RlState *state, int64 cost)
 {
-	if (!state->active)
-		return;
+	if (cost_used(limit, state) <= 0)
+		return false;
 
 	switch (limit->algorithm)
 	{
@@ -466,39 +491,47 @@ rl_give_back(const RlLimit *limit, RlState *state, int64 cost)
 			give_back_bucket(limit, state, cost);
 			break;
 	}
+	return true;
+}
+
+static RlTime
+retry_at(const RlLimit *limit, const RlState *state, RlTime now, int64 cost)
+{
+	if (rl_admits(limit, state, cost))
+		return now;
+	if (limit->limit == 0 || cost > limit->capacity)
+		return RL_NEVER;
+	if (limit->algorithm == RL_SLIDING_WINDOW)
+		return log_retry_at(limit, state, cost);
+	if (limit->algorithm == RL_TOKEN_BUCKET)
+		return bucket_reaches(limit, state, now, tokens(limit, cost));
+	return state->end;
+}
+
+static RlTime
+reset_at(const RlLimit *limit, const RlState *state, RlTime now)
+{
+	if (!state->active)
+		return now;
+	if (limit->algorithm == RL_SLIDING_WINDOW)
+		return state->hits[0].time + limit->window.length;
+	if (limit->algorithm == RL_TOKEN_BUCKET)
+		return bucket_reset_at(limit, state, now);
+	return state->end;
 }
 
 /*
- * Tell what is used, what is left, and when to come back with a cost.  The
- * state must be refreshed to the same instant.
+ * Tell what is used, what is left, and when to come back with a cost >= 0.
+ * The state must be refreshed to the same instant.
  */
 void
 rl_report(const RlLimit *limit, const RlState *state, RlTime now, int64 cost,
 		  RlReport *report)
 {
-	if (!state->active)
-	{
-		report->used = 0;
-		report->remaining = limit->capacity;
-		report->reset_at = now;
-	}
-	else if (limit->algorithm == RL_TOKEN_BUCKET)
-		report_bucket(limit, state, now, cost, report);
-	else
-	{
-		report->used = (int64) Min(state->used, PG_INT64_MAX);
-		report->remaining = Max(limit->limit - report->used, 0);
-		report->retry_at = state->end;
-		report->reset_at = state->end;
-	}
+	int128		used = cost_used(limit, state);
 
-	if (rl_admits(limit, state, cost))
-		report->retry_at = now;
-	else if (limit->limit == 0 || cost > limit->capacity)
-		report->retry_at = RL_NEVER;
-	else if (limit->algorithm == RL_SLIDING_WINDOW)
-		report->retry_at = log_retry_at(limit, state, cost);
-
-	if (state->active && limit->algorithm == RL_SLIDING_WINDOW)
-		report->reset_at = state->hits[0].time + limit->window.length;
+	report->used = (int64) Min(used, PG_INT64_MAX);
+	report->remaining = (int64) Max(limit->capacity - used, 0);
+	report->retry_at = retry_at(limit, state, now, cost);
+	report->reset_at = reset_at(limit, state, now);
 }

@@ -26,10 +26,11 @@
 #define RL_MAX_EXACT_HITS		1024
 
 /*
- * Room for the hits of one state: what the largest exact_hits stores, and the
- * hit that rl_record() adds before it makes the log smaller.
+ * Room for the hits of one state: what the largest exact_hits stores, and what
+ * is added before a log is made smaller: at one instant a hit, and one that is
+ * rounded.
  */
-#define RL_MAX_HITS				(RL_MAX_EXACT_HITS + 2)
+#define RL_MAX_HITS				(RL_MAX_EXACT_HITS + 3)
 
 typedef enum RlAlgorithm
 {
@@ -63,16 +64,16 @@ typedef struct RlHit
 } RlHit;
 
 /*
- * The state of one counter.  A counter on which nothing is used is as good as
- * none: used == 0 in the windows, a full bucket, and then "active" is false
- * and the other fields mean nothing.
+ * The state of one counter.  A counter on which nothing is recorded is as good
+ * as none; then "active" is false and the other fields mean nothing.
  */
 typedef struct RlState
 {
 	bool		active;			/* is anything recorded? */
-	RlTime		time;			/* fixed: start of window; anchored: first
-								 * hit; token bucket: instant of "level" */
-	RlTime		end;			/* from here on nothing is used any more */
+	RlTime		time;			/* sliding: newest hit, not rounded; fixed:
+								 * start of window; anchored: first hit; token
+								 * bucket: instant of "level" */
+	RlTime		end;			/* from here on as good as none */
 	int128		used;			/* windows: cost recorded */
 	int64		capacity;		/* token bucket: as last stated */
 	int128		level;			/* token bucket: tokens times length of
@@ -97,7 +98,7 @@ extern bool rl_refresh(const RlLimit *limit, RlState *state, RlTime now);
 extern bool rl_admits(const RlLimit *limit, const RlState *state, int64 cost);
 extern void rl_record(const RlLimit *limit, RlState *state, RlTime now,
 					  int64 cost);
-extern void rl_give_back(const RlLimit *limit, RlState *state, int64 cost);
+extern bool rl_give_back(const RlLimit *limit, RlState *state, int64 cost);
 extern void rl_report(const RlLimit *limit, const RlState *state, RlTime now,
 					  int64 cost, RlReport *report);
 

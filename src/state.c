@@ -6,9 +6,13 @@
  * Pure like algorithm.c.  The words are
  *
  *	sliding window			per hit: time * 2 when the cost is 1, else
- *							time * 2 + 1 and the cost
- *	fixed, anchored window	start of the window, cost used
- *	token bucket			instant, low and high half of the level, capacity
+ *							time * 2 + 1 and the cost; with a cost of 0
+ *							the newest hit before its time was rounded, if
+ *							it was
+ *	fixed window			start and end of the window, cost used
+ *	anchored window			start of the window, cost used
+ *	token bucket			instant, end, low and high half of the level,
+ *							capacity
  *
  *-------------------------------------------------------------------------
  */
@@ -16,39 +20,85 @@
 
 #include "state.h"
 
+static bool
+newest_was_rounded(const RlState *state)
+{
+	return state->time != state->hits[state->nhits - 1].time;
+}
+
+static int
+count_log_words(const RlState *state)
+{
+	int			nwords = state->nhits;
+
+	for (int i = 0; i < state->nhits; i++)
+		nwords += state->hits[i].cost != 1;
+	return nwords + (newest_was_rounded(state) ? 2 : 0);
+}
+
+static int
+encode_hit(RlTime time, int64 cost, int64 *words)
+{
+	if (cost == 1)
+	{
+		words[0] = time * 2;
+		return 1;
+	}
+	words[0] = time * 2 + 1;
+	words[1] = cost;
+	return 2;
+}
+
 static int
 encode_log(const RlState *state, int64 *words)
 {
 	int			nwords = 0;
 
 	for (int i = 0; i < state->nhits; i++)
-	{
-		const RlHit *hit = &state->hits[i];
-
-		if (hit->cost == 1)
-			words[nwords++] = hit->time * 2;
-		else
-		{
-			words[nwords++] = hit->time * 2 + 1;
-			words[nwords++] = hit->cost;
-		}
-	}
+		nwords += encode_hit(state->hits[i].time, state->hits[i].cost,
+							 &words[nwords]);
+	if (newest_was_rounded(state))
+		nwords += encode_hit(state->time, 0, &words[nwords]);
 	return nwords;
 }
 
 static void
-decode_log(const int64 *words, int nwords, RlState *state)
+decode_log(const RlLimit *limit, const int64 *words, int nwords,
+		   RlState *state)
 {
 	state->used = 0;
 	state->nhits = 0;
 	for (int i = 0; i < nwords; i++)
 	{
-		RlHit	   *hit = &state->hits[state->nhits++];
+		RlHit	   *hit = &state->hits[state->nhits];
 
 		hit->time = words[i] >> 1;
 		hit->cost = (words[i] & 1) ? words[++i] : 1;
+		state->time = hit->time;
+		if (hit->cost == 0)
+			break;
 		state->used += hit->cost;
+		state->end = hit->time + limit->window.length;
+		state->nhits++;
 	}
+}
+
+/* Return how many words rl_encode_state() writes. */
+int
+rl_count_words(const RlLimit *limit, const RlState *state)
+{
+	switch (limit->algorithm)
+	{
+		case RL_SLIDING_WINDOW:
+			return count_log_words(state);
+		case RL_FIXED_WINDOW:
+			return 3;
+		case RL_ANCHORED_WINDOW:
+			return 2;
+		case RL_TOKEN_BUCKET:
+			return 5;
+	}
+	return 0;
 }
 
 /*
@@ -56,51 +106,61 @@ decode_log(const int64 *words, int nwords, RlState *state)
  * return how many were needed.
  */
 int
-rl_encode_state(RlAlgorithm algorithm, const RlState *state, int64 *words)
+rl_encode_state(const RlLimit *limit, const RlState *state, int64 *words)
 {
-	switch (algorithm)
+	switch (limit->algorithm)
 	{
 		case RL_SLIDING_WINDOW:
 			return encode_log(state, words);
 		case RL_FIXED_WINDOW:
+			words[0] = state->time;
+			words[1] = state->end;
+			words[2] = (int64) state->used;
+			break;
 		case RL_ANCHORED_WINDOW:
 			words[0] = state->time;
 			words[1] = (int64) state->used;
-			return 2;
+			break;
 		case RL_TOKEN_BUCKET:
 			words[0] = state->time;
-			words[1] = (int64) state->level;
-			words[2] = (int64) (state->level >> 64);
-			words[3] = state->capacity;
-			return 4;
+			words[1] = state->end;
+			words[2] = (int64) state->level;
+			words[3] = (int64) (state->level >> 64);
+			words[4] = state->capacity;
+			break;
 	}
-	return 0;
+	return rl_count_words(limit, state);
 }
 
 /*
- * Read an active state that ends at "end".  state->hits must have been set to
- * an array with room for RL_MAX_HITS.
+ * Read an active state.  state->hits must have been set to an array with room
+ * for RL_MAX_HITS.
  */
 void
-rl_decode_state(RlAlgorithm algorithm, const int64 *words, int nwords,
-				RlTime end, RlState *state)
+rl_decode_state(const RlLimit *limit, const int64 *words, int nwords,
+				RlState *state)
 {
 	state->active = true;
-	state->end = end;
-	switch (algorithm)
+	switch (limit->algorithm)
 	{
 		case RL_SLIDING_WINDOW:
-			decode_log(words, nwords, state);
+			decode_log(limit, words, nwords, state);
 			break;
 		case RL_FIXED_WINDOW:
+			state->time = words[0];
+			state->end = words[1];
+			state->used = words[2];
+			break;
 		case RL_ANCHORED_WINDOW:
 			state->time = words[0];
+			state->end = words[0] + limit->window.length;
 			state->used = words[1];
 			break;
 		case RL_TOKEN_BUCKET:
 			state->time = words[0];
-			state->level = words[2] * ((int128) 1 << 64) + (uint64) words[1];
-			state->capacity = words[3];
+			state->end = words[1];
+			state->level = words[3] * ((int128) 1 << 64) + (uint64) words[2];
+			state->capacity = words[4];
 			break;
 	}
 }

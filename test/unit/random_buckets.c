@@ -73,8 +73,6 @@ model_step_back(RlTime now)
 {
 	if (!model.exists || now >= model.time)
 		return;
-	model.level = model_level(now);
-	model.exists = model.level < (int128) model.capacity * model.window;
 	model.end -= model.time - now;
 	model.time = now;
 }

@@ -129,6 +129,10 @@ model_record(RlTime now, int64 cost)
 	hits[nhits].gone = false;
 	nhits++;
 
+	/* the log may have an instant twice, once rounded */
+	if (precision == AT_MOST_A_QUANTUM)
+		instants++;
+
 	/* too many for the log while each one counts: only an adjustment can */
 	if (counter.limit.algorithm == RL_SLIDING_WINDOW &&
 		counter.limit.limit <= counter.limit.exact_hits &&
