@@ -31,7 +31,7 @@ rate_limit_reset_prefix(PG_FUNCTION_ARGS)
 Datum
 rate_limit_block(PG_FUNCTION_ARGS)
 {
-	RlKey		key = rl_read_key(fcinfo, 0);
+	RlBytes		key = rl_read_key(fcinfo, 0);
 	RlTime		now = GetCurrentTimestamp();
 	RlTime		end = rl_read_block_end(fcinfo, 1, now);
 

@@ -12,6 +12,7 @@
 #include "arena.h"
 
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "utils/timestamp.h"
 
@@ -74,7 +75,7 @@ init_partition(RlPartition *partition, Size bytes, int tranche)
 	partition->hand = 0;
 	partition->evictions = 0;
 	partition->refused_full = 0;
-	partition->full_until = 0;
+	partition->full_until = RL_MIN_TIME;
 
 	for (uint32 i = 0; i < partition->nbuckets; i++)
 		buckets(partition)[i] = RL_NO_CHUNK;
@@ -123,12 +124,29 @@ rl_partition_of(const RlArena *arena, uint64 hash)
 	return (hash >> 32) & (arena->npartitions - 1);
 }
 
-uint64
-rl_hash_key(const RlArena *arena, Oid database, const char *key,
-			int key_bytes)
+/*-------------------------------------------------------------------------
+ * Identities
+ *-------------------------------------------------------------------------
+ */
+
+/*
+ * Return the identity of what is kept for a key of this database.  For a
+ * counter the caller fills in the window.
+ */
+RlIdentity
+rl_identity(const RlArena *arena, const char *key, int key_bytes, uint8 kind)
 {
-	return hash_bytes_extended((const unsigned char *) key, key_bytes,
-							   arena->seed + database);
+	RlIdentity	identity = {
+		.hash = hash_bytes_extended((const unsigned char *) key, key_bytes,
+									arena->seed + MyDatabaseId),
+		.database = MyDatabaseId,
+		.bytes = key,
+		.key_bytes = key_bytes,
+		.id_bytes = key_bytes,
+		.kind = kind
+	};
+
+	return identity;
 }
 
 /* Tell whether two identities are those of one counter. */
@@ -168,7 +186,7 @@ give_chunk(RlPartition *partition, uint32 chunk)
 	links(partition)[chunk] = partition->free_list;
 	partition->free_list = chunk;
 	partition->nfree++;
-	partition->full_until = 0;
+	partition->full_until = RL_MIN_TIME;
 }
 
 /* Make the tail of an entry longer or shorter, to a number of words. */

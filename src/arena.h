@@ -32,6 +32,15 @@
  * Every function below that takes a partition needs its lock, or a private
  * copy of it where nothing is changed.
  *
+ * Instants
+ * --------
+ * A decision may be asked for at any instant.  What an entry's head and the
+ * first word of its tail say is in time of the server's clock all the same, so
+ * that a replay cannot remove what is live, nor the other way round.  A counter
+ * of a replay is kept as long as if the replay were live, and an hour more,
+ * since a replay may be slower than the history.  Only states are in time of
+ * the decisions.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef RL_ARENA_H
@@ -52,7 +61,7 @@
 /* bounds of rate_limit.memory, in kilobytes */
 #define RL_MIN_MEMORY_KB		1024
 #define RL_DEFAULT_MEMORY_KB	(64 * 1024)
-#define RL_MAX_MEMORY_KB		(1024 * 1024 * 1024)
+#define RL_MAX_MEMORY_KB		(16 * 1024 * 1024)
 
 /* the longest key and the longest reason of a block, in bytes */
 #define RL_MAX_KEY_BYTES		1024
@@ -61,6 +70,9 @@
 #define RL_CHUNK_BYTES			64
 #define RL_CHUNK_WORDS			(RL_CHUNK_BYTES / (int) sizeof(int64))
 #define RL_NO_CHUNK				PG_UINT32_MAX
+
+/* how much longer counters of replays are kept */
+#define RL_REPLAY_GRACE			(3600 * RL_USECS_PER_SEC)
 
 /* what a chunk takes of the arena, with its link */
 #define RL_BYTES_PER_CHUNK		(RL_CHUNK_BYTES + (int) sizeof(uint32))
@@ -71,6 +83,7 @@
 /* flags of an entry */
 #define RL_ENTRY_PINNED			0x01	/* a call in progress needs it */
 #define RL_ENTRY_REFUSED		0x02	/* has refused until its instant */
+#define RL_ENTRY_REPLAYED		0x04	/* last written at a given instant */
 
 typedef struct RlEntry
 {
@@ -89,7 +102,7 @@ typedef struct RlEntry
 	uint32		refusals;		/* saturated */
 	int64		window;			/* length of the window in its unit */
 	int64		limit;			/* as last stated */
-	RlTime		end;			/* from here on the entry means nothing */
+	RlTime		expires;		/* may be removed then; end of a block */
 	RlTime		last_use;
 } RlEntry;
 
@@ -102,7 +115,7 @@ StaticAssertDecl(sizeof(RlEntry) == RL_CHUNK_BYTES,
  */
 typedef struct RlIdentity
 {
-	uint64		hash;			/* of database and key, see rl_hash_key() */
+	uint64		hash;			/* of database and key */
 	Oid			database;
 	const char *bytes;
 	int			key_bytes;
@@ -124,7 +137,7 @@ typedef struct RlPartition
 	uint32		hand;			/* bucket at which the next sweep starts */
 	uint64		evictions;		/* live counters dropped for lack of memory */
 	uint64		refused_full;	/* calls refused for lack of memory */
-	RlTime		full_until;		/* nothing can be dropped before, 0 = unknown */
+	RlTime		full_until;		/* nothing can be dropped before */
 } RlPartition;
 
 typedef struct RlArena
@@ -140,7 +153,7 @@ typedef struct RlArena
 
 /*
  * Words of a tail: an instant (until when a counter that has refused a call
- * would refuse it again, or since when a key is blocked), then the identity.
+ * must be kept, or since when a key is blocked), then the identity.
  */
 #define RL_TAIL_INSTANT			0
 #define RL_TAIL_IDENTITY		1
@@ -150,10 +163,10 @@ extern void rl_init_arena(RlArena *arena, Size bytes, int tranche,
 						  bool preloaded);
 extern RlPartition *rl_partition(RlArena *arena, int number);
 extern int	rl_partition_of(const RlArena *arena, uint64 hash);
-extern uint64 rl_hash_key(const RlArena *arena, Oid database,
-						  const char *key, int key_bytes);
 
 /* identities */
+extern RlIdentity rl_identity(const RlArena *arena, const char *key,
+							  int key_bytes, uint8 kind);
 extern bool rl_same_identity(const RlIdentity *a, const RlIdentity *b);
 
 /* entries */
@@ -182,8 +195,9 @@ extern void rl_write_tail(RlPartition *partition, RlEntry *entry,
 						  int first_word, const void *data, int bytes);
 
 /* memory (evict.c) */
-extern void rl_sweep(RlPartition *partition, RlTime now);
-extern bool rl_make_room(RlPartition *partition, int nchunks, RlTime now);
+extern void rl_sweep(RlPartition *partition, RlTime clock);
+extern bool rl_make_room(RlPartition *partition, int nchunks, RlTime clock,
+						 RlTime *until);
 
 static inline int
 rl_words(int bytes)

@@ -4,7 +4,8 @@
  *	  One request on its way through the memory store.
  *
  * A decision copies the state of the counter out of the arena, works on the
- * copy, and writes it back if something was recorded.
+ * copy, and writes it back if something was recorded, or if the clock was set
+ * back.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,31 +22,33 @@ typedef struct RlCall
 	RlIdentity	identity;
 	int			partition_number;
 	RlPartition *partition;
-	RlState    *state;			/* calls on the same counter share it */
+	RlState    *state;			/* the copy */
 	RlHit	   *hits;			/* room for state->hits */
 
 	/* valid while the partition is locked */
+	RlTime		now;			/* instant of the decision */
+	RlTime		clock;			/* the same unless the caller gave it */
 	RlEntry    *counter;		/* NULL if there is none */
 	RlEntry    *block;			/* NULL if the key is not blocked */
-	bool		expired;		/* the counter means nothing any more */
-	bool		stepped_back;	/* the copy was re-timed, it must be written */
-	int			nwords;			/* of the state as encoded last */
+	bool		re_timed;		/* the clock was set back: write the copy */
+	bool		recorded;		/* something was: write the copy */
 } RlCall;
 
 /* before the lock */
 extern void rl_prepare_call(RlCall *call, RlArena *arena,
-							const RlRequest *request, RlVerdict *verdict,
-							RlState *state, RlHit *hits);
+							const RlRequest *request, RlVerdict *verdict);
 
 /* under the lock of the partition */
-extern RlTime rl_instant_of(const RlRequest *request);
-extern void rl_find_entries(RlCall *call, RlTime now);
-extern void rl_load_state(RlCall *call, RlTime now);
-extern void rl_judge(RlOperation operation, RlCall *call, RlTime now);
-extern void rl_adjust(RlCall *call, RlTime now);
-extern void rl_report_call(RlCall *call, RlTime now);
+extern void rl_set_time(RlCall *call);
+extern void rl_find_entries(RlCall *call);
+extern void rl_load_state(RlCall *call);
+extern void rl_judge(RlCall *call, int64 cost);
+extern void rl_charge(RlCall *call);
+extern bool rl_adjust(RlCall *call);
+extern void rl_report_charged(RlCall *call);
+extern int	rl_chunks_wanted(const RlCall *call);
+extern void rl_refuse_full(RlCall *call, RlTime until);
 extern void rl_note_refusal(RlCall *call);
-extern int	rl_encode_call(RlCall *call);
 extern void rl_write_back(RlCall *call);
 
 #endif							/* RL_CALL_H */

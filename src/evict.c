@@ -3,12 +3,12 @@
  * evict.c
  *	  What leaves the arena, and in which order.
  *
- * Entries that have ended mean nothing and go first, a few whenever a new one
+ * Entries that have expired mean nothing and go first, a few whenever a new one
  * comes.  When a partition is full all the same, a counter has to go: the one
  * least used of its limit, among those the one idle longest, of as many as are
  * looked at.  Never dropped are blocks, counters that have refused a call and
  * would still refuse it, and whatever the call in progress needs.  So a flood
- * of new keys cannot free a key that is being limited.
+ * of new keys cannot free a key that is being refused.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,10 +16,10 @@
 
 #include "arena.h"
 
-/* buckets looked at for ended entries when a new one comes */
+/* buckets looked at for expired entries when a new one comes */
 #define SWEEP_BUCKETS			2
 
-/* counters among which the one to drop is chosen, if none has ended */
+/* counters among which the one to drop is chosen, if none has expired */
 #define EVICTION_CANDIDATES		64
 
 /* steps of "used of limit" that count as equal, so that idle time counts */
@@ -38,24 +38,22 @@ less_relevant(const RlEntry *a, const RlEntry *b)
 }
 
 /*
- * Return until when an entry must not be dropped; RL_MIN_TIME or an instant
- * that has passed means that it may go.
+ * Return until when an entry must not be dropped; an instant that has passed
+ * means that it may go.
  */
 static RlTime
 protected_until(RlPartition *partition, const RlEntry *entry)
 {
-	if (entry->flags & RL_ENTRY_PINNED)
-		return RL_NEVER;
 	if (entry->kind == RL_KIND_BLOCK)
-		return entry->end;
+		return entry->expires;
 	if (entry->flags & RL_ENTRY_REFUSED)
-		return rl_get_instant(partition, entry);
+		return Min(rl_get_instant(partition, entry), entry->expires);
 	return RL_MIN_TIME;
 }
 
-/* Remove the entries of a bucket that have ended.  Return how many did. */
+/* Remove the entries of a bucket that have expired.  Return how many. */
 static int
-sweep_bucket(RlPartition *partition, uint32 bucket, RlTime now)
+sweep_bucket(RlPartition *partition, uint32 bucket, RlTime clock)
 {
 	int			removed = 0;
 	RlEntry    *next;
@@ -64,7 +62,7 @@ sweep_bucket(RlPartition *partition, uint32 bucket, RlTime now)
 		 entry != NULL; entry = next)
 	{
 		next = rl_next(partition, entry);
-		if (entry->end <= now && !(entry->flags & RL_ENTRY_PINNED))
+		if (entry->expires <= clock && !(entry->flags & RL_ENTRY_PINNED))
 		{
 			rl_remove_entry(partition, entry);
 			removed++;
@@ -82,41 +80,43 @@ advance_hand(RlPartition *partition)
 	return bucket;
 }
 
-/* Remove some entries that have ended, before a new one comes. */
+/* Remove some entries that have expired, before a new one comes. */
 void
-rl_sweep(RlPartition *partition, RlTime now)
+rl_sweep(RlPartition *partition, RlTime clock)
 {
 	for (int i = 0; i < SWEEP_BUCKETS; i++)
-		sweep_bucket(partition, advance_hand(partition), now);
+		sweep_bucket(partition, advance_hand(partition), clock);
 }
 
 /*
- * Remove the next entries that have ended, or else one live counter.  If
- * nothing may go, note until when.
+ * Remove the next entries that have expired, or else one live counter.  If
+ * nothing may go, return false and until when.
  */
 static bool
-evict(RlPartition *partition, RlTime now)
+evict(RlPartition *partition, RlTime clock, RlTime *until)
 {
 	RlEntry    *victim = NULL;
-	RlTime		full_until = RL_NEVER;
 	int			candidates = 0;
 
+	*until = RL_NEVER;
 	for (uint32 i = 0; i < partition->nbuckets &&
 		 candidates < EVICTION_CANDIDATES; i++)
 	{
 		uint32		bucket = advance_hand(partition);
 
-		if (sweep_bucket(partition, bucket, now) > 0)
+		if (sweep_bucket(partition, bucket, clock) > 0)
 			return true;
 
 		for (RlEntry *entry = rl_first_in_bucket(partition, bucket);
 			 entry != NULL; entry = rl_next(partition, entry))
 		{
-			RlTime		until = protected_until(partition, entry);
+			RlTime		end = protected_until(partition, entry);
 
-			if (until > now)
+			if (entry->flags & RL_ENTRY_PINNED)
+				continue;
+			if (end > clock)
 			{
-				full_until = Min(full_until, until);
+				*until = Min(*until, end);
 				continue;
 			}
 			candidates++;
@@ -126,26 +126,35 @@ evict(RlPartition *partition, RlTime now)
 	}
 
 	if (victim == NULL)
-	{
-		partition->full_until = full_until;
 		return false;
-	}
 	rl_remove_entry(partition, victim);
 	partition->evictions++;
 	return true;
 }
 
 /*
- * See to it that a number of chunks is free.  Return false if that cannot be
- * before partition->full_until.
+ * See to it that a number of chunks is free.  If that cannot be, return false
+ * and when to try again, or RL_NEVER.
  */
 bool
-rl_make_room(RlPartition *partition, int nchunks, RlTime now)
+rl_make_room(RlPartition *partition, int nchunks, RlTime clock, RlTime *until)
 {
-	while (partition->nfree < (uint32) nchunks)
+	*until = RL_NEVER;
+	if (nchunks > (int) partition->nchunks)
+		return false;
+
+	while ((int) partition->nfree < nchunks)
 	{
-		if (now < partition->full_until || !evict(partition, now))
+		*until = partition->full_until;
+		if (clock < partition->full_until)
 			return false;
+		if (!evict(partition, clock, until))
+		{
+			/* worth remembering unless all is what the call needs itself */
+			if (*until != RL_NEVER)
+				partition->full_until = *until;
+			return false;
+		}
 	}
 	return true;
 }

@@ -112,7 +112,7 @@ rate_limit_check_all(PG_FUNCTION_ARGS)
 
 		values[0] = Int32GetDatum(i + 1);
 		values[1] = PointerGetDatum(
-									cstring_to_text_with_len(requests[i].key.bytes,
+									cstring_to_text_with_len(requests[i].key.data,
 															 requests[i].key.length));
 		rl_result_values(&verdicts[i], &values[2], &nulls[2]);
 		tuplestore_putvalues(result->setResult, result->setDesc, values,

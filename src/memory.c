@@ -3,8 +3,9 @@
  * memory.c
  *	  The memory store: deciding.
  *
- * Several keys are decided with all their partitions locked: first on copies
- * of their states, then, if nobody refuses, all copies are written back.
+ * Several keys are decided with all their partitions locked: all are judged on
+ * copies of their states, then, if nobody refuses, all are charged and written
+ * back.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,31 +19,6 @@
 /* Room for one state, kept to spare the hot path an allocation. */
 static RlHit single_hits[RL_MAX_HITS];
 
-/*
- * Turn an admission into a refusal because nothing can be dropped for what
- * the call would store.
- */
-static void
-refuse_full(RlCall *call)
-{
-	call->partition->refused_full++;
-	call->verdict->allowed = false;
-	call->verdict->report.retry_at = call->partition->full_until;
-}
-
-/*
- * Report on a call whose state has been loaded anew, without what the call had
- * recorded on it.  Whether and until when the call is refused stays.
- */
-static void
-report_uncharged(RlCall *call, RlTime now)
-{
-	RlTime		retry_at = call->verdict->report.retry_at;
-
-	rl_report_call(call, now);
-	call->verdict->report.retry_at = retry_at;
-}
-
 /* Report that something that is not a check could not be stored. */
 void
 rl_raise_memory_full(void)
@@ -50,7 +26,7 @@ rl_raise_memory_full(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("the memory of rate_limit is full"),
-			 errdetail("Everything in it is blocked or being refused."),
+			 errdetail("Everything in the part that the key belongs to is blocked or being refused."),
 			 errhint("Raise \"rate_limit.memory\" and restart the server, or remove blocks and counters.")));
 }
 
@@ -60,40 +36,62 @@ rl_raise_memory_full(void)
  */
 
 /*
- * See to it that some chunks are free besides those of a call's counter, which
- * may be NULL.
+ * See to it that what a call recorded can be written back.  If it cannot,
+ * return false and until when.
  */
 static bool
-make_room(RlCall *call, int nchunks, RlTime now)
+make_room(RlCall *call, RlTime *until)
 {
+	int			nchunks = rl_chunks_wanted(call);
 	bool		enough;
 
 	if (call->counter == NULL)
 	{
-		rl_sweep(call->partition, now);
-		return rl_make_room(call->partition, nchunks, now);
+		rl_sweep(call->partition, call->clock);
+		return rl_make_room(call->partition, nchunks, call->clock, until);
 	}
 
 	call->counter->flags |= RL_ENTRY_PINNED;
-	enough = rl_make_room(call->partition, nchunks, now);
+	enough = rl_make_room(call->partition, nchunks, call->clock, until);
 	call->counter->flags &= ~RL_ENTRY_PINNED;
 	return enough;
 }
 
-/*
- * Write back what a call recorded on the copy of its state.  Return false if
- * there is no room.
- */
-static bool
-settle(RlCall *call, RlTime now)
+static void
+check_locked(RlCall *call)
 {
-	if (call->state->active)
-	{
-		int			nchunks = rl_encode_call(call);
+	RlTime		until;
 
-		if (nchunks > 0 && !make_room(call, nchunks, now))
-			return false;
+	rl_judge(call, call->request->cost);
+	if (!call->verdict->allowed)
+	{
+		if (call->re_timed)
+			rl_write_back(call);
+		rl_note_refusal(call);
+		return;
 	}
+
+	rl_charge(call);
+	if (make_room(call, &until))
+		rl_write_back(call);
+	else
+	{
+		rl_load_state(call);
+		rl_judge(call, call->request->cost);
+		rl_refuse_full(call, until);
+	}
+}
+
+/* Return false if there is no room for what is to be recorded. */
+static bool
+adjust_locked(RlCall *call)
+{
+	RlTime		until;
+
+	if (!rl_adjust(call) && !call->re_timed)
+		return true;
+	if (!make_room(call, &until))
+		return false;
 	rl_write_back(call);
 	return true;
 }
@@ -101,27 +99,20 @@ settle(RlCall *call, RlTime now)
 static bool
 decide_locked(RlOperation operation, RlCall *call)
 {
-	RlTime		now = rl_instant_of(call->request);
+	rl_set_time(call);
+	rl_find_entries(call);
+	rl_load_state(call);
 
-	rl_find_entries(call, now);
-	rl_load_state(call, now);
-
-	if (operation == RL_ADJUST)
+	switch (operation)
 	{
-		rl_adjust(call, now);
-		return call->request->cost == 0 || settle(call, now);
-	}
-
-	rl_judge(operation, call, now);
-	if (operation == RL_PEEK || call->request->cost == 0)
-		return true;
-	if (!call->verdict->allowed)
-		rl_note_refusal(call);
-	else if (!settle(call, now))
-	{
-		refuse_full(call);
-		rl_load_state(call, now);
-		report_uncharged(call, now);
+		case RL_PEEK:
+			rl_judge(call, call->request->cost);
+			break;
+		case RL_CHECK:
+			check_locked(call);
+			break;
+		case RL_ADJUST:
+			return adjust_locked(call);
 	}
 	return true;
 }
@@ -138,10 +129,12 @@ rl_memory_decide(RlOperation operation, const RlRequest *request,
 	RlCall		call;
 	bool		done;
 
-	rl_prepare_call(&call, rl_get_arena(), request, verdict, &state,
-					single_hits);
+	rl_prepare_call(&call, rl_get_arena(), request, verdict);
+	call.state = &state;
+	call.hits = single_hits;
 
-	LWLockAcquire(&call.partition->lock, LW_EXCLUSIVE);
+	LWLockAcquire(&call.partition->lock,
+				  operation == RL_PEEK ? LW_SHARED : LW_EXCLUSIVE);
 	done = decide_locked(operation, &call);
 	LWLockRelease(&call.partition->lock);
 
@@ -154,12 +147,18 @@ rl_memory_decide(RlOperation operation, const RlRequest *request,
  *-------------------------------------------------------------------------
  */
 
-/* All requests of a call, in their order and in that of the locks. */
+/*
+ * All requests of a call.  Calls on the same counter share the state of one of
+ * them, its owner, which alone reads and writes the counter.
+ */
 typedef struct Batch
 {
 	int			n;
-	RlCall	   *calls;
+	RlCall	   *calls;			/* in the order of the requests */
 	RlCall	  **sorted;			/* by partition and hash */
+	RlCall	  **owners;			/* of the calls, in their order */
+	int64	   *totals;			/* cost of each call and of those before it on
+								 * the same counter, saturated */
 } Batch;
 
 static int
@@ -175,34 +174,70 @@ compare_calls(const void *a, const void *b)
 	return call_a < call_b ? -1 : 1;
 }
 
-/* A call that has a state of its own, not that of one sorted before it. */
 static bool
-owns_state(const RlCall *call)
+is_owner(const Batch *batch, const RlCall *call)
 {
-	return call->hits != NULL;
+	return batch->owners[call - batch->calls] == call;
+}
+
+/* Return the first call on the counter of a sorted one. */
+static RlCall *
+find_owner(const Batch *batch, int i)
+{
+	RlCall	   *call = batch->sorted[i];
+
+	for (int j = i - 1; j >= 0; j--)
+	{
+		RlCall	   *other = batch->sorted[j];
+
+		if (other->identity.hash != call->identity.hash)
+			break;
+		if (is_owner(batch, other) &&
+			rl_same_identity(&call->identity, &other->identity))
+			return other;
+	}
+	return call;
 }
 
 /* Let calls on the same counter share one state. */
 static void
 share_states(Batch *batch)
 {
-	for (int i = 1; i < batch->n; i++)
+	for (int i = 0; i < batch->n; i++)
 	{
 		RlCall	   *call = batch->sorted[i];
+		RlCall	   *owner = find_owner(batch, i);
 
-		for (int j = i - 1; j >= 0 && batch->sorted[j]->identity.hash ==
-			 call->identity.hash; j--)
+		batch->owners[call - batch->calls] = owner;
+		if (owner == call)
 		{
-			RlCall	   *other = batch->sorted[j];
+			call->state = palloc(sizeof(RlState));
+			call->hits = palloc(sizeof(RlHit) * RL_MAX_HITS);
+		}
+		else
+			call->state = owner->state;
+	}
+}
 
-			if (owns_state(other) &&
-				rl_same_identity(&call->identity, &other->identity))
+/* Add up the costs of calls on the same counter. */
+static void
+add_up_costs(Batch *batch)
+{
+	for (int i = 0; i < batch->n; i++)
+	{
+		int64		cost = batch->calls[i].request->cost;
+		int64		before = 0;
+
+		for (int j = i - 1; j >= 0; j--)
+		{
+			if (batch->owners[j] == batch->owners[i])
 			{
-				call->state = other->state;
-				call->hits = NULL;
+				before = batch->totals[j];
 				break;
 			}
 		}
+		batch->totals[i] = cost > PG_INT64_MAX - before ? PG_INT64_MAX :
+			before + cost;
 	}
 }
 
@@ -211,20 +246,20 @@ prepare_batch(Batch *batch, const RlRequest *requests, int n,
 			  RlVerdict *verdicts)
 {
 	RlArena    *arena = rl_get_arena();
-	RlState    *states = palloc(sizeof(RlState) * n);
-	RlHit	   *hits = palloc(sizeof(RlHit) * RL_MAX_HITS * n);
 
 	batch->n = n;
 	batch->calls = palloc(sizeof(RlCall) * n);
 	batch->sorted = palloc(sizeof(RlCall *) * n);
+	batch->owners = palloc0(sizeof(RlCall *) * n);
+	batch->totals = palloc(sizeof(int64) * n);
 	for (int i = 0; i < n; i++)
 	{
-		rl_prepare_call(&batch->calls[i], arena, &requests[i], &verdicts[i],
-						&states[i], &hits[i * RL_MAX_HITS]);
+		rl_prepare_call(&batch->calls[i], arena, &requests[i], &verdicts[i]);
 		batch->sorted[i] = &batch->calls[i];
 	}
 	qsort(batch->sorted, n, sizeof(RlCall *), compare_calls);
 	share_states(batch);
+	add_up_costs(batch);
 }
 
 /* Tell whether a sorted call is the first one of its partition. */
@@ -255,6 +290,60 @@ unlock_batch(const Batch *batch)
 	}
 }
 
+/* Copy all states, as of one instant. */
+static void
+load_batch(const Batch *batch)
+{
+	rl_set_time(&batch->calls[0]);
+	for (int i = 0; i < batch->n; i++)
+	{
+		RlCall	   *call = &batch->calls[i];
+
+		call->now = batch->calls[0].now;
+		call->clock = batch->calls[0].clock;
+		rl_find_entries(call);
+		if (is_owner(batch, call))
+			rl_load_state(call);
+	}
+}
+
+/*
+ * Judge each call as if those before it on the same counter had been charged.
+ * Return whether all are admitted.
+ */
+static bool
+judge_batch(const Batch *batch)
+{
+	bool		admitted = true;
+
+	for (int i = 0; i < batch->n; i++)
+	{
+		RlCall	   *call = &batch->calls[i];
+
+		/* a state that is shared has been left by a call of another limit */
+		rl_refresh(&call->request->limit, call->state, call->now);
+		rl_judge(call, batch->totals[i]);
+		admitted = admitted && call->verdict->allowed;
+	}
+	return admitted;
+}
+
+/* Record all costs on the copies of the states. */
+static void
+charge_batch(const Batch *batch)
+{
+	for (int i = 0; i < batch->n; i++)
+	{
+		RlCall	   *call = &batch->calls[i];
+
+		if (call->request->cost == 0)
+			continue;
+		rl_refresh(&call->request->limit, call->state, call->now);
+		rl_charge(call);
+		batch->owners[i]->recorded = true;
+	}
+}
+
 static void
 pin_batch(const Batch *batch, bool pinned)
 {
@@ -271,100 +360,106 @@ pin_batch(const Batch *batch, bool pinned)
 	}
 }
 
+/* Return how many more chunks a call needs; what others give is not counted. */
+static int
+chunks_to_find(const Batch *batch, const RlCall *call)
+{
+	if (!is_owner(batch, call) || !call->recorded)
+		return 0;
+	return Max(rl_chunks_wanted(call), 0);
+}
+
 /*
- * Make room in one partition for the states of the calls sorted from number
- * "first" on.  If there is none, the calls that need some are refused.
+ * Make room in one partition for the calls sorted from number "first" on.  If
+ * there is none, mark those that need some with until when.
  */
 static bool
-make_room_for(const Batch *batch, int first, RlTime now)
+make_room_for(const Batch *batch, int first, RlTime *untils)
 {
 	RlPartition *partition = batch->sorted[first]->partition;
+	RlTime		until;
 	int			nchunks = 0;
 	int			end;
 
 	for (end = first; end < batch->n &&
 		 batch->sorted[end]->partition == partition; end++)
-	{
-		RlCall	   *call = batch->sorted[end];
-
-		if (owns_state(call) && call->state->active)
-			nchunks += rl_encode_call(call);
-	}
-	if (rl_make_room(partition, nchunks, now))
+		nchunks += chunks_to_find(batch, batch->sorted[end]);
+	if (rl_make_room(partition, nchunks, batch->calls[0].clock, &until))
 		return true;
 
 	for (int i = first; i < end; i++)
-		refuse_full(batch->sorted[i]);
+	{
+		RlCall	   *call = batch->sorted[i];
+
+		if (chunks_to_find(batch, call) > 0)
+			untils[call - batch->calls] = until;
+	}
 	return false;
 }
 
-/* Write back all copies, or refuse if there is no room for them. */
+/*
+ * Write back what was charged.  If there is no room for it, return false and
+ * until when for each call that needs some; for the others, RL_MIN_TIME.
+ */
 static bool
-settle_batch(const Batch *batch, RlTime now)
+settle_batch(const Batch *batch, RlTime *untils)
 {
 	bool		enough = true;
+
+	for (int i = 0; i < batch->n; i++)
+		untils[i] = RL_MIN_TIME;
 
 	pin_batch(batch, true);
 	for (int i = 0; i < batch->n; i++)
 	{
-		if (opens_partition(batch, i) && !make_room_for(batch, i, now))
+		if (opens_partition(batch, i) && !make_room_for(batch, i, untils))
 			enough = false;
 	}
 	pin_batch(batch, false);
 
 	for (int i = 0; enough && i < batch->n; i++)
 	{
-		RlCall	   *call = batch->sorted[i];
-
-		if (owns_state(call) && call->state->active)
-		{
-			rl_encode_call(call);
-			rl_write_back(call);
-		}
+		if (batch->calls[i].recorded && is_owner(batch, &batch->calls[i]))
+			rl_write_back(&batch->calls[i]);
 	}
 	return enough;
 }
 
-/* Judge all calls in the order of the requests; charge all or none. */
+/* Write what a step of the clock has changed, and note who was refused. */
 static void
-decide_batch(RlOperation operation, const Batch *batch)
+note_refusals(const Batch *batch)
 {
-	RlTime		now = rl_instant_of(batch->calls[0].request);
-	bool		admitted = true;
-
 	for (int i = 0; i < batch->n; i++)
 	{
-		RlCall	   *call = batch->sorted[i];
-
-		rl_find_entries(call, now);
-		if (owns_state(call))
-			rl_load_state(call, now);
+		if (batch->calls[i].re_timed)
+			rl_write_back(&batch->calls[i]);
 	}
-
 	for (int i = 0; i < batch->n; i++)
 	{
-		RlCall	   *call = &batch->calls[i];
-
-		/* a state that is shared has been left by a call of another limit */
-		rl_refresh(&call->request->limit, call->state, now);
-		rl_judge(operation, call, now);
-		admitted = admitted && call->verdict->allowed;
+		if (!batch->calls[i].verdict->allowed)
+			rl_note_refusal(&batch->calls[i]);
 	}
-	if (operation == RL_PEEK || (admitted && settle_batch(batch, now)))
+}
+
+static void
+check_batch(const Batch *batch, RlTime *untils)
+{
+	if (!judge_batch(batch))
+	{
+		note_refusals(batch);
+		return;
+	}
+
+	charge_batch(batch);
+	if (settle_batch(batch, untils))
 		return;
 
+	load_batch(batch);
+	judge_batch(batch);
 	for (int i = 0; i < batch->n; i++)
 	{
-		if (owns_state(batch->sorted[i]))
-			rl_load_state(batch->sorted[i], now);
-	}
-	for (int i = 0; i < batch->n; i++)
-	{
-		RlCall	   *call = &batch->calls[i];
-
-		report_uncharged(call, now);
-		if (!call->verdict->allowed)
-			rl_note_refusal(call);
+		if (untils[i] != RL_MIN_TIME)
+			rl_refuse_full(&batch->calls[i], untils[i]);
 	}
 }
 
@@ -373,13 +468,14 @@ decide_batch(RlOperation operation, const Batch *batch)
  * its cost; costs are recorded only if all do.
  */
 void
-rl_memory_decide_all(RlOperation operation, const RlRequest *requests, int n,
-					 RlVerdict *verdicts)
+rl_memory_decide_all(const RlRequest *requests, int n, RlVerdict *verdicts)
 {
+	RlTime	   *untils = palloc(sizeof(RlTime) * n);
 	Batch		batch;
 
 	prepare_batch(&batch, requests, n, verdicts);
 	lock_batch(&batch);
-	decide_batch(operation, &batch);
+	load_batch(&batch);
+	check_batch(&batch, untils);
 	unlock_batch(&batch);
 }

@@ -11,21 +11,21 @@
 #ifndef RL_MEMORY_H
 #define RL_MEMORY_H
 
+#include "compat.h"
 #include "store.h"
 
 /* deciding */
 extern void rl_memory_decide(RlOperation operation, const RlRequest *request,
 							 RlVerdict *verdict);
-extern void rl_memory_decide_all(RlOperation operation,
-								 const RlRequest *requests, int n,
+extern void rl_memory_decide_all(const RlRequest *requests, int n,
 								 RlVerdict *verdicts);
 
-extern void rl_raise_memory_full(void) pg_attribute_noreturn();
+pg_noreturn extern void rl_raise_memory_full(void);
 
 /* administration (memory_admin.c) */
-extern int64 rl_memory_reset(RlKey key);
-extern int64 rl_memory_reset_prefix(RlKey prefix);
-extern void rl_memory_block(RlKey key, RlTime now, RlTime end, RlKey reason);
-extern bool rl_memory_unblock(RlKey key);
+extern int64 rl_memory_reset(RlBytes key);
+extern int64 rl_memory_reset_prefix(RlBytes prefix);
+extern void rl_memory_block(RlBytes key, RlTime now, RlTime end, RlBytes reason);
+extern bool rl_memory_unblock(RlBytes key);
 
 #endif							/* RL_MEMORY_H */

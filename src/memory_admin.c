@@ -14,19 +14,13 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
-/* Where a key is and what its block is called. */
+/* Return the partition of a key, and what its block is called. */
 static RlPartition *
-locate(RlKey key, RlIdentity *identity)
+locate(RlBytes key, RlIdentity *identity)
 {
 	RlArena    *arena = rl_get_arena();
 
-	memset(identity, 0, sizeof(RlIdentity));
-	identity->hash = rl_hash_key(arena, MyDatabaseId, key.bytes, key.length);
-	identity->database = MyDatabaseId;
-	identity->bytes = key.bytes;
-	identity->key_bytes = key.length;
-	identity->id_bytes = key.length;
-	identity->kind = RL_KIND_BLOCK;
+	*identity = rl_identity(arena, key.data, key.length, RL_KIND_BLOCK);
 	return rl_partition(arena, rl_partition_of(arena, identity->hash));
 }
 
@@ -34,7 +28,7 @@ locate(RlKey key, RlIdentity *identity)
 static int
 remove_counter(RlPartition *partition, RlEntry *counter, RlTime now)
 {
-	int			live = counter->end > now ? 1 : 0;
+	int			live = counter->expires > now ? 1 : 0;
 
 	rl_remove_entry(partition, counter);
 	return live;
@@ -42,7 +36,7 @@ remove_counter(RlPartition *partition, RlEntry *counter, RlTime now)
 
 /* Remove the counters of a key, and return how many there were. */
 int64
-rl_memory_reset(RlKey key)
+rl_memory_reset(RlBytes key)
 {
 	RlIdentity	identity;
 	RlPartition *partition = locate(key, &identity);
@@ -64,7 +58,7 @@ rl_memory_reset(RlKey key)
 
 /* Remove the counters of a partition whose keys start with a prefix. */
 static int64
-reset_partition(RlPartition *partition, RlKey prefix)
+reset_partition(RlPartition *partition, RlBytes prefix)
 {
 	RlTime		now = GetCurrentTimestamp();
 	int64		removed = 0;
@@ -78,7 +72,7 @@ reset_partition(RlPartition *partition, RlKey prefix)
 			next = rl_next(partition, entry);
 			if (entry->kind != RL_KIND_BLOCK &&
 				entry->database == MyDatabaseId &&
-				rl_key_starts_with(partition, entry, prefix.bytes,
+				rl_key_starts_with(partition, entry, prefix.data,
 								   prefix.length))
 				removed += remove_counter(partition, entry, now);
 		}
@@ -88,7 +82,7 @@ reset_partition(RlPartition *partition, RlKey prefix)
 
 /* Remove the counters of all keys with a prefix, one partition at a time. */
 int64
-rl_memory_reset_prefix(RlKey prefix)
+rl_memory_reset_prefix(RlBytes prefix)
 {
 	RlArena    *arena = rl_get_arena();
 	int64		removed = 0;
@@ -111,18 +105,19 @@ block_locked(RlPartition *partition, const RlIdentity *identity, RlTime now,
 			 RlTime end, const int64 *words, int nwords)
 {
 	int			nchunks = rl_chunks_needed(identity->id_bytes, nwords);
+	RlTime		until;
 	RlEntry    *counter;
 	RlEntry    *block;
 
 	rl_lookup(partition, identity, &counter, &block);
-	if (block != NULL && block->end > now)
+	if (block != NULL && block->expires > now)
 		nchunks -= 1 + block->tail_chunks;
 	else if (block != NULL)
 	{
 		rl_remove_entry(partition, block);
 		block = NULL;
 	}
-	if (nchunks > 0 && !rl_make_room(partition, nchunks, now))
+	if (!rl_make_room(partition, nchunks, now, &until))
 		return false;
 
 	if (block != NULL)
@@ -130,7 +125,7 @@ block_locked(RlPartition *partition, const RlIdentity *identity, RlTime now,
 	block = rl_add_entry(partition, identity);
 	rl_set_state(partition, block, words, nwords);
 	rl_set_instant(partition, block, now);
-	block->end = end;
+	block->expires = end;
 	block->last_use = now;
 	return true;
 }
@@ -140,7 +135,7 @@ block_locked(RlPartition *partition, const RlIdentity *identity, RlTime now,
  * of a block is the length of the reason and its bytes.
  */
 void
-rl_memory_block(RlKey key, RlTime now, RlTime end, RlKey reason)
+rl_memory_block(RlBytes key, RlTime now, RlTime end, RlBytes reason)
 {
 	int64		words[1 + RL_MAX_REASON_BYTES / sizeof(int64)] = {reason.length};
 	RlIdentity	identity;
@@ -148,7 +143,7 @@ rl_memory_block(RlKey key, RlTime now, RlTime end, RlKey reason)
 	bool		done;
 
 	if (reason.length > 0)
-		memcpy(&words[1], reason.bytes, reason.length);
+		memcpy(&words[1], reason.data, reason.length);
 
 	LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
 	done = block_locked(partition, &identity, now, end, words,
@@ -161,7 +156,7 @@ rl_memory_block(RlKey key, RlTime now, RlTime end, RlKey reason)
 
 /* Lift the block of a key.  Return false if it was not blocked. */
 bool
-rl_memory_unblock(RlKey key)
+rl_memory_unblock(RlBytes key)
 {
 	RlIdentity	identity;
 	RlPartition *partition = locate(key, &identity);
@@ -173,7 +168,7 @@ rl_memory_unblock(RlKey key)
 	rl_lookup(partition, &identity, &counter, &block);
 	if (block != NULL)
 	{
-		blocked = block->end > GetCurrentTimestamp();
+		blocked = block->expires > GetCurrentTimestamp();
 		rl_remove_entry(partition, block);
 	}
 	LWLockRelease(&partition->lock);

@@ -56,16 +56,16 @@ text_equals(const text *value, const char *string)
  *-------------------------------------------------------------------------
  */
 
-static RlKey
+static RlBytes
 key_of_text(const text *value)
 {
-	RlKey		key = {VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+	RlBytes		key = {VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
 
 	return key;
 }
 
 static void
-check_length(RlKey key, const char *argument, int maximum, const char *hint)
+check_length(RlBytes key, const char *argument, int maximum, const char *hint)
 {
 	if (key.length > maximum)
 		ereport(ERROR,
@@ -76,8 +76,8 @@ check_length(RlKey key, const char *argument, int maximum, const char *hint)
 				 errhint("%s", hint)));
 }
 
-static RlKey
-check_key(RlKey key)
+static RlBytes
+check_key(RlBytes key)
 {
 	if (key.length == 0)
 		ereport(ERROR,
@@ -89,7 +89,7 @@ check_key(RlKey key)
 	return key;
 }
 
-RlKey
+RlBytes
 rl_read_key(FunctionCallInfo fcinfo, int argno)
 {
 	if (PG_ARGISNULL(argno))
@@ -98,10 +98,10 @@ rl_read_key(FunctionCallInfo fcinfo, int argno)
 }
 
 /* Like a key, but an empty one is a prefix of every key. */
-RlKey
+RlBytes
 rl_read_prefix(FunctionCallInfo fcinfo, int argno)
 {
-	RlKey		prefix;
+	RlBytes		prefix;
 
 	if (PG_ARGISNULL(argno))
 		refuse_null("prefix");
@@ -112,10 +112,10 @@ rl_read_prefix(FunctionCallInfo fcinfo, int argno)
 }
 
 /* The reason for a block; none when it is null. */
-RlKey
+RlBytes
 rl_read_reason(FunctionCallInfo fcinfo, int argno)
 {
-	RlKey		reason = {NULL, 0};
+	RlBytes		reason = {NULL, 0};
 
 	if (PG_ARGISNULL(argno))
 		return reason;

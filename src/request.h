@@ -14,16 +14,16 @@
 
 #include "fmgr.h"
 
-/* A key in the words of the database's encoding; not terminated by zero. */
-typedef struct RlKey
+/* The bytes of a text, not ended by a zero byte. */
+typedef struct RlBytes
 {
-	const char *bytes;
+	const char *data;
 	int			length;
-} RlKey;
+} RlBytes;
 
 typedef struct RlRequest
 {
-	RlKey		key;
+	RlBytes		key;
 	RlLimit		limit;
 	RlZone		zone;			/* what limit.window.zone points to */
 	const char *zone_name;		/* of a calendar window, else NULL */
@@ -39,9 +39,9 @@ typedef struct RlRequest
 extern void rl_read_request(FunctionCallInfo fcinfo, int first,
 							bool adjustment, RlRequest *request);
 extern int	rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests);
-extern RlKey rl_read_key(FunctionCallInfo fcinfo, int argno);
-extern RlKey rl_read_prefix(FunctionCallInfo fcinfo, int argno);
-extern RlKey rl_read_reason(FunctionCallInfo fcinfo, int argno);
+extern RlBytes rl_read_key(FunctionCallInfo fcinfo, int argno);
+extern RlBytes rl_read_prefix(FunctionCallInfo fcinfo, int argno);
+extern RlBytes rl_read_reason(FunctionCallInfo fcinfo, int argno);
 extern RlTime rl_read_block_end(FunctionCallInfo fcinfo, int argno,
 								RlTime now);
 

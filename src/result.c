@@ -115,7 +115,7 @@ rl_raise_refusal(const RlRequest *request, const RlVerdict *verdict)
 	ereport(ERROR,
 			(errcode(ERRCODE_RATE_LIMIT_EXCEEDED),
 			 errmsg("rate limit exceeded for key \"%s\"",
-					pnstrdup(request->key.bytes, request->key.length)),
+					pnstrdup(request->key.data, request->key.length)),
 			 errdetail_internal("%s", verdict_to_json(verdict)),
 			 retry_at == RL_NEVER ?
 			 errhint("The call can never be admitted: the limit is 0 or less than its cost, or the key is blocked without end.") :

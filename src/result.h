@@ -8,6 +8,7 @@
 #ifndef RL_RESULT_H
 #define RL_RESULT_H
 
+#include "compat.h"
 #include "store.h"
 
 /* columns of rate_limit_result */
@@ -20,8 +21,7 @@ extern void rl_result_values(const RlVerdict *verdict, Datum *values,
 							 bool *nulls);
 extern Datum rl_result_datum(FunctionCallInfo fcinfo,
 							 const RlVerdict *verdict);
-extern void rl_raise_refusal(const RlRequest *request,
-							 const RlVerdict *verdict)
-			pg_attribute_noreturn();
+pg_noreturn extern void rl_raise_refusal(const RlRequest *request,
+										 const RlVerdict *verdict);
 
 #endif							/* RL_RESULT_H */

@@ -14,32 +14,58 @@
 #include "memory.h"
 #include "settings.h"
 
+#include "utils/timestamp.h"
+
+/* Admit a call that no store has been asked about. */
 static void
-admit_all(RlVerdict *verdicts, int n)
+admit_unseen(const RlRequest *request, RlVerdict *verdict)
 {
-	for (int i = 0; i < n; i++)
-	{
-		verdicts[i].allowed = true;
-		verdicts[i].report.retry_at = verdicts[i].now;
-	}
+	verdict->allowed = true;
+	verdict->blocked = false;
+	verdict->now = request->has_time ? request->at : GetCurrentTimestamp();
+	verdict->limit = request->limit.capacity;
+	verdict->report.used = 0;
+	verdict->report.remaining = request->limit.capacity;
+	verdict->report.retry_at = verdict->now;
+	verdict->report.reset_at = verdict->now;
+}
+
+/* Admit a call that the store may have refused. */
+static void
+admit(RlVerdict *verdict)
+{
+	verdict->allowed = true;
+	verdict->report.retry_at = verdict->now;
 }
 
 void
 rl_decide(RlOperation operation, const RlRequest *request, RlVerdict *verdict)
 {
 	if (rl_mode == RL_MODE_OFF)
+	{
+		admit_unseen(request, verdict);
+		return;
+	}
+
+	if (operation == RL_CHECK && request->cost == 0)
 		operation = RL_PEEK;
 	rl_memory_decide(operation, request, verdict);
-	if (rl_mode != RL_MODE_ENFORCE)
-		admit_all(verdict, 1);
+	if (rl_mode == RL_MODE_SHADOW)
+		admit(verdict);
 }
 
 /* All or nothing: record every cost if every limit admits its cost. */
 void
 rl_decide_all(const RlRequest *requests, int n, RlVerdict *verdicts)
 {
-	rl_memory_decide_all(rl_mode == RL_MODE_OFF ? RL_PEEK : RL_CHECK,
-						 requests, n, verdicts);
-	if (rl_mode != RL_MODE_ENFORCE)
-		admit_all(verdicts, n);
+	if (rl_mode != RL_MODE_OFF)
+		rl_memory_decide_all(requests, n, verdicts);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (rl_mode == RL_MODE_OFF)
+			admit_unseen(&requests[i], &verdicts[i]);
+		else if (rl_mode == RL_MODE_SHADOW)
+			admit(&verdicts[i]);
+	}
 }

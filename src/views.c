@@ -4,7 +4,7 @@
  *	  The SQL functions to look at the memory store.
  *
  * Each partition is copied with its lock held shared, and the copy read
- * afterwards, so that looking does not hold up the calls.
+ * afterwards, so that looking holds up the calls for the time of a copy only.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,6 +17,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(rate_limit_keys);
@@ -48,7 +49,7 @@ scan_partition(const ArenaScan *scan, RowFunction add_row)
 		for (RlEntry *entry = rl_first_in_bucket(partition, bucket);
 			 entry != NULL; entry = rl_next(partition, entry))
 		{
-			if (entry->database == MyDatabaseId && entry->end > scan->now)
+			if (entry->database == MyDatabaseId && entry->expires > scan->now)
 				add_row(scan, entry);
 		}
 	}
@@ -59,6 +60,8 @@ static void
 scan_arena(FunctionCallInfo fcinfo, RowFunction add_row)
 {
 	RlArena    *arena = rl_find_arena();
+	MemoryContext context;
+	MemoryContext rows;
 	ArenaScan	scan;
 
 	InitMaterializedSRF(fcinfo, 0);
@@ -68,6 +71,9 @@ scan_arena(FunctionCallInfo fcinfo, RowFunction add_row)
 	scan.result = (ReturnSetInfo *) fcinfo->resultinfo;
 	scan.now = GetCurrentTimestamp();
 	scan.partition = palloc_extended(arena->partition_bytes, MCXT_ALLOC_HUGE);
+	rows = AllocSetContextCreate(CurrentMemoryContext, "rate_limit rows",
+								 ALLOCSET_DEFAULT_SIZES);
+	context = MemoryContextSwitchTo(rows);
 	for (int i = 0; i < arena->npartitions; i++)
 	{
 		RlPartition *partition = rl_partition(arena, i);
@@ -78,7 +84,10 @@ scan_arena(FunctionCallInfo fcinfo, RowFunction add_row)
 		LWLockRelease(&partition->lock);
 
 		scan_partition(&scan, add_row);
+		MemoryContextReset(rows);
 	}
+	MemoryContextSwitchTo(context);
+	MemoryContextDelete(rows);
 	pfree(scan.partition);
 }
 
@@ -122,6 +131,19 @@ window_of_entry(const RlEntry *entry)
 }
 
 /*
+ * Return the instant that is now for a counter: that of a replay goes on from
+ * where the replay has left it.
+ */
+static RlTime
+now_of_counter(const ArenaScan *scan, const RlEntry *entry,
+			   const RlState *state)
+{
+	if (!(entry->flags & RL_ENTRY_REPLAYED) || entry->expires == RL_NEVER)
+		return scan->now;
+	return scan->now + state->end - (entry->expires - RL_REPLAY_GRACE);
+}
+
+/*
  * Work out what is used of a counter now, and the limit as last stated.
  * Return false if nothing is.
  */
@@ -134,18 +156,13 @@ read_counter(const ArenaScan *scan, const RlEntry *entry, const char *zone_name,
 	RlState		state = {.hits = hits};
 	RlZone		zone;
 	const char *canonical_name;
-
-	rl_get_state(scan->partition, entry, words);
-	rl_decode_state(entry->kind, words, entry->state_words, entry->end,
-					&state);
+	RlTime		now;
 
 	memset(limit, 0, sizeof(RlLimit));
 	limit->algorithm = entry->kind;
 	limit->window.unit = entry->unit;
 	limit->window.length = entry->window;
 	limit->limit = entry->limit;
-	limit->capacity = limit->algorithm == RL_TOKEN_BUCKET ? state.capacity :
-		entry->limit;
 	limit->exact_hits = RL_MAX_EXACT_HITS;
 	if (zone_name != NULL)
 	{
@@ -154,9 +171,15 @@ read_counter(const ArenaScan *scan, const RlEntry *entry, const char *zone_name,
 		limit->window.zone = &zone;
 	}
 
-	rl_refresh(limit, &state, scan->now);
-	rl_report(limit, &state, scan->now, 0, report);
-	return state.active;
+	rl_get_state(scan->partition, entry, words);
+	rl_decode_state(limit, words, entry->state_words, &state);
+	limit->capacity = limit->algorithm == RL_TOKEN_BUCKET ? state.capacity :
+		limit->limit;
+
+	now = now_of_counter(scan, entry, &state);
+	rl_refresh(limit, &state, now);
+	rl_report(limit, &state, now, 0, report);
+	return report->used > 0;
 }
 
 static void
@@ -188,10 +211,10 @@ add_key_row(const ArenaScan *scan, const RlEntry *entry)
 	values[5] = Int64GetDatum(report.used);
 	values[6] = Int64GetDatum((int64) entry->refusals);
 	values[7] = TimestampTzGetDatum(entry->last_use);
-	if (entry->end == RL_NEVER)
+	if (entry->expires == RL_NEVER)
 		nulls[8] = true;
 	else
-		values[8] = TimestampTzGetDatum(entry->end);
+		values[8] = TimestampTzGetDatum(entry->expires);
 	tuplestore_putvalues(scan->result->setResult, scan->result->setDesc,
 						 values, nulls);
 }
@@ -217,10 +240,10 @@ add_block_row(const ArenaScan *scan, const RlEntry *entry)
 	values[0] = PointerGetDatum(cstring_to_text_with_len(identity_of_entry(scan->partition, entry),
 														 entry->key_bytes));
 	values[1] = TimestampTzGetDatum(rl_get_instant(scan->partition, entry));
-	if (entry->end == RL_NEVER)
+	if (entry->expires == RL_NEVER)
 		nulls[2] = true;
 	else
-		values[2] = TimestampTzGetDatum(entry->end);
+		values[2] = TimestampTzGetDatum(entry->expires);
 	if (words[0] == 0)
 		nulls[3] = true;
 	else
