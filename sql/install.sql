@@ -7,12 +7,14 @@ CREATE EXTENSION rate_limit;
 -- relocation is not supported, other schemas are: see schema.sql
 SELECT extversion, extrelocatable FROM pg_extension WHERE extname = 'rate_limit';
 
+-- newer versions list the row types of the views and all array types, too
 CREATE TEMP VIEW members AS
 SELECT classid, objid, pg_describe_object(classid, objid, objsubid) AS object
 FROM pg_depend
 WHERE refclassid = 'pg_extension'::regclass
   AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'rate_limit')
-  AND deptype = 'e';
+  AND deptype = 'e'
+  AND (classid <> 'pg_type'::regclass OR objid = 'rate_limit_result'::regtype);
 SELECT object FROM members ORDER BY object COLLATE "C";
 
 -- every object has a comment, so has every column of the result row
