@@ -97,16 +97,16 @@ DECLARE
     last_call timestamptz;
     asked int := 0;
     admitted int := 0;
+    passed bool;
 BEGIN
     PERFORM rate_limit_check('polled', 200, '1 s', 200, 'token_bucket');
     emptied := clock_timestamp();
     LOOP
         last_call := clock_timestamp();
         asked := asked + 1;
-        IF rate_limit_allowed('polled', 200, '1 s', algorithm => 'token_bucket') THEN
-            admitted := admitted + 1;
-        END IF;
-        EXIT WHEN last_call > emptied + interval '1 s';
+        passed := rate_limit_allowed('polled', 200, '1 s', algorithm => 'token_bucket');
+        admitted := admitted + passed::int;
+        EXIT WHEN NOT passed AND last_call > emptied + interval '1 s';
     END LOOP;
     INSERT INTO polls VALUES (asked, admitted, floor(extract(epoch FROM last_call - emptied) * 200),
                               floor(extract(epoch FROM clock_timestamp() - before) * 200));
