@@ -159,7 +159,8 @@ SELECT pg_temp.raised(call) FROM unnest(ARRAY[
 SELECT pg_temp.raised(call) LIKE E'%\n  22023: argument "duration" %'
 FROM unnest(ARRAY[
     $$rate_limit_block('errors:a', '170000000 years')$$,
-    $$rate_limit_block('errors:a', '106751991 days 2562047787 hours')$$
+    $$rate_limit_block('errors:a', '106751991 days 2562047787 hours')$$,
+    $$rate_limit_block('errors:a', '69273666 months -2147483646 days 1 s')$$
     ]) call;
 SELECT count(*) FROM rate_limit_blocks WHERE key = 'errors:a';
 -- months and a reason of 1,024 bytes are none

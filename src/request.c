@@ -523,29 +523,37 @@ rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
  *-------------------------------------------------------------------------
  */
 
+/* Tell whether an interval can be added to now: what is far too long cannot. */
+static bool
+may_be_added(const Interval *interval)
+{
+	return Abs((int64) interval->month) <= 2 * RL_MAX_WINDOW_MONTHS &&
+		Abs((int64) interval->day) <= 2 * RL_MAX_WINDOW_DAYS &&
+		interval->time <= 2 * RL_MAX_WINDOW_USECS &&
+		interval->time >= -2 * RL_MAX_WINDOW_USECS;
+}
+
 /* Return when a block that starts now ends: never if the duration is null. */
 RlTime
 rl_read_block_end(FunctionCallInfo fcinfo, int argno, RlTime now)
 {
 	const Interval *duration;
-	int128		estimate;
 	RlTime		end;
 
 	if (PG_ARGISNULL(argno))
 		return RL_NEVER;
 
-	/* what is far too long or too short cannot always be added */
 	duration = PG_GETARG_INTERVAL_P(argno);
-	estimate = interval_usecs(duration) +
-		(int128) duration->month * 31 * RL_USECS_PER_DAY;
-	if (estimate <= 0)
-		end = now;
-	else if (estimate > 2 * RL_MAX_WINDOW_USECS)
-		end = RL_NEVER;
-	else
+	if (may_be_added(duration))
 		end = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
 													  TimestampTzGetDatum(now),
 													  IntervalPGetDatum(duration)));
+	else
+	{
+		int128		days = (int128) duration->month * 31 + duration->day;
+
+		end = days * RL_USECS_PER_DAY + duration->time > 0 ? RL_NEVER : now;
+	}
 
 	if (end <= now)
 		ereport(ERROR,
