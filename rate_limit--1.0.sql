@@ -32,6 +32,71 @@ COMMENT ON COLUMN @extschema@.rate_limit_result.rule IS
 'the rule that decided: block when the key is blocked, else NULL';
 
 /*
+ * The table store
+ */
+CREATE TABLE @extschema@.rate_limit_state (
+    key             pg_catalog.text COLLATE "C" NOT NULL,
+    algorithm       pg_catalog.text COLLATE "C" NOT NULL,
+    window_length   pg_catalog.int8 NOT NULL,
+    window_unit     pg_catalog.text COLLATE "C" NOT NULL,
+    time_zone       pg_catalog.text COLLATE "C" NOT NULL,
+    state           pg_catalog.int8[] NOT NULL,
+    "limit"         pg_catalog.int8 NOT NULL,
+    expires_at      pg_catalog.timestamptz NOT NULL,
+    last_use        pg_catalog.timestamptz NOT NULL,
+    PRIMARY KEY (key, algorithm, window_length, window_unit, time_zone)
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_cost_delay = 0
+);
+REVOKE ALL ON @extschema@.rate_limit_state FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.rate_limit_state', '');
+COMMENT ON TABLE @extschema@.rate_limit_state IS
+'counters of the table store, one row each; written by the functions only';
+COMMENT ON COLUMN @extschema@.rate_limit_state.window_length IS
+'length of the window in window_unit: microsecond, day or month';
+COMMENT ON COLUMN @extschema@.rate_limit_state.time_zone IS
+'of a calendar window, else empty';
+COMMENT ON COLUMN @extschema@.rate_limit_state.state IS
+'what is recorded, as src/state.c describes it';
+COMMENT ON COLUMN @extschema@.rate_limit_state.expires_at IS
+'from then on the row means nothing and is removed sooner or later';
+
+CREATE FUNCTION @extschema@.rate_limit_table_step(
+    state           pg_catalog.int8[])
+RETURNS pg_catalog.bool
+AS 'MODULE_PATHNAME', 'rate_limit_table_step'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+REVOKE ALL ON FUNCTION @extschema@.rate_limit_table_step FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.rate_limit_table_step IS
+'internal to the table store: decides on the state of a row';
+
+CREATE FUNCTION @extschema@.rate_limit_table_state()
+RETURNS pg_catalog.int8[]
+AS 'MODULE_PATHNAME', 'rate_limit_table_state'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+REVOKE ALL ON FUNCTION @extschema@.rate_limit_table_state FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.rate_limit_table_state IS
+'internal to the table store: the state after rate_limit_table_step';
+
+CREATE FUNCTION @extschema@.rate_limit_table_expires_at()
+RETURNS pg_catalog.timestamptz
+AS 'MODULE_PATHNAME', 'rate_limit_table_expires_at'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+REVOKE ALL ON FUNCTION @extschema@.rate_limit_table_expires_at FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.rate_limit_table_expires_at IS
+'internal to the table store: until when that state has to be kept';
+
+CREATE FUNCTION @extschema@.rate_limit_table_last_use()
+RETURNS pg_catalog.timestamptz
+AS 'MODULE_PATHNAME', 'rate_limit_table_last_use'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+REVOKE ALL ON FUNCTION @extschema@.rate_limit_table_last_use FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.rate_limit_table_last_use IS
+'internal to the table store: the instant of the decision';
+
+/*
  * Deciding
  */
 CREATE FUNCTION @extschema@.rate_limit_check(
@@ -226,6 +291,15 @@ REVOKE ALL ON FUNCTION @extschema@.rate_limit_unblock FROM PUBLIC;
 COMMENT ON FUNCTION @extschema@.rate_limit_unblock IS
 'lifts the block of a key; false when it was not blocked';
 
+CREATE FUNCTION @extschema@.rate_limit_prune(
+    max         pg_catalog.int8 DEFAULT NULL)
+RETURNS pg_catalog.int8
+AS 'MODULE_PATHNAME', 'rate_limit_prune'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE ALL ON FUNCTION @extschema@.rate_limit_prune FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.rate_limit_prune IS
+'removes rows of the table store that have expired, up to max, and returns how many';
+
 /*
  * To look at
  */
@@ -238,7 +312,8 @@ CREATE FUNCTION @extschema@.rate_limit_keys(
     OUT used        pg_catalog.int8,
     OUT refusals    pg_catalog.int8,
     OUT last_use    pg_catalog.timestamptz,
-    OUT expires_at  pg_catalog.timestamptz)
+    OUT expires_at  pg_catalog.timestamptz,
+    OUT store       pg_catalog.text)
 RETURNS SETOF pg_catalog.record
 AS 'MODULE_PATHNAME', 'rate_limit_keys'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1000;

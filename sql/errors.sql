@@ -100,8 +100,6 @@ SELECT pg_temp.raised(call) FROM unnest(ARRAY[
     $$rate_limit_adjust('errors:a', 1, '1 min', 1, 'anchored_window', 5)$$,
     $$rate_limit_check('errors:a', 1, '1 min', store => 'redis')$$,
     $$rate_limit_check('errors:a', 1, '1 min', store => '')$$,
-    $$rate_limit_check('errors:a', 1, '1 min', store => 'table')$$,
-    $$rate_limit_allowed('errors:a', 1, '1 min', store => 'table')$$,
     $$rate_limit_check('errors:a', 1, '1 min', time_zone => 'Mars/Olympus')$$,
     $$rate_limit_check('errors:a', 1, '1 day', 1, 'fixed_window', time_zone => 'Mars/Olympus')$$,
     $$rate_limit_check('errors:a', 1, '1 day', 1, 'fixed_window', time_zone => '')$$,

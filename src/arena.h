@@ -36,10 +36,8 @@
  * --------
  * A decision may be asked for at any instant.  What an entry's head and the
  * first word of its tail say is in time of the server's clock all the same, so
- * that a replay cannot remove what is live, nor the other way round.  A counter
- * of a replay is kept as long as if the replay were live, and an hour more,
- * since a replay may be slower than the history.  Only states are in time of
- * the decisions.
+ * that a replay cannot remove what is live, nor the other way round.  Only
+ * states are in time of the decisions.
  *
  *-------------------------------------------------------------------------
  */
@@ -70,9 +68,6 @@
 #define RL_CHUNK_BYTES			64
 #define RL_CHUNK_WORDS			(RL_CHUNK_BYTES / (int) sizeof(int64))
 #define RL_NO_CHUNK				PG_UINT32_MAX
-
-/* how much longer counters of replays are kept */
-#define RL_REPLAY_GRACE			(3600 * RL_USECS_PER_SEC)
 
 /* what a chunk takes of the arena, with its link */
 #define RL_BYTES_PER_CHUNK		(RL_CHUNK_BYTES + (int) sizeof(uint32))

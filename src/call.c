@@ -11,8 +11,6 @@
 
 #include "state.h"
 
-#include "utils/timestamp.h"
-
 /* Room for an encoded state, kept to spare the hot path an allocation. */
 static int64 state_words[RL_MAX_STATE_WORDS];
 
@@ -42,14 +40,14 @@ identify_window(RlIdentity *identity, const RlRequest *request)
 	}
 }
 
-/* Begin a call.  The caller has to set call->state and call->hits. */
+/* Begin a call.  The caller has to set its state and the room for hits. */
 void
 rl_prepare_call(RlCall *call, RlArena *arena, const RlRequest *request,
 				RlVerdict *verdict)
 {
 	memset(call, 0, sizeof(RlCall));
-	call->request = request;
-	call->verdict = verdict;
+	call->decision.request = request;
+	call->decision.verdict = verdict;
 	call->identity = rl_identity(arena, request->key.data,
 								 request->key.length,
 								 request->limit.algorithm);
@@ -63,50 +61,39 @@ rl_prepare_call(RlCall *call, RlArena *arena, const RlRequest *request,
  *-------------------------------------------------------------------------
  */
 
-/* Read the clock. */
-void
-rl_set_time(RlCall *call)
-{
-	call->clock = GetCurrentTimestamp();
-	call->now = call->request->has_time ? call->request->at : call->clock;
-}
-
-/*
- * Convert an instant of decisions into one of the server's clock, as far away
- * from now as it is.
- */
-static RlTime
-clock_time(const RlCall *call, RlTime time)
-{
-	return time == RL_NEVER ? RL_NEVER : call->clock + (time - call->now);
-}
-
 /* Find the entries of a call. */
 void
 rl_find_entries(RlCall *call)
 {
 	rl_lookup(call->partition, &call->identity, &call->counter, &call->block);
-	if (call->block != NULL && call->block->expires <= call->now)
+	if (call->block != NULL && call->block->expires <= call->decision.now)
 		call->block = NULL;
+
+	call->decision.blocked = call->block != NULL;
+	if (call->block != NULL)
+		call->decision.block_end = call->block->expires;
 }
 
 /* Copy the state of a call's counter, brought to the call's instant. */
 void
 rl_load_state(RlCall *call)
 {
-	RlState    *state = call->state;
+	RlState    *state = call->decision.state;
 	RlEntry    *counter = call->counter;
 
 	state->active = false;
 	state->hits = call->hits;
 	if (counter != NULL)
 	{
+		bool		valid PG_USED_FOR_ASSERTS_ONLY;
+
 		rl_get_state(call->partition, counter, state_words);
-		rl_decode_state(&call->request->limit, state_words,
-						counter->state_words, state);
+		valid = rl_decode_state(&call->decision.request->limit, state_words,
+								counter->state_words, state);
+		Assert(valid);
 	}
-	call->re_timed = rl_refresh(&call->request->limit, state, call->now);
-	call->recorded = false;
+	call->decision.re_timed = rl_refresh(&call->decision.request->limit, state, call->decision.now);
+	call->decision.recorded = false;
 }
 
 /*
@@ -119,11 +106,11 @@ rl_chunks_wanted(const RlCall *call)
 	int			held = call->counter == NULL ? 0 :
 	1 + call->counter->tail_chunks;
 
-	if (!call->state->active)
+	if (!call->decision.state->active)
 		return -held;
 	return rl_chunks_needed(call->identity.id_bytes,
-							rl_count_words(&call->request->limit,
-										   call->state)) - held;
+							rl_count_words(&call->decision.request->limit,
+										   call->decision.state)) - held;
 }
 
 /* Scale what is used of a limit, for the order of eviction. */
@@ -140,9 +127,9 @@ fill_of(const RlVerdict *verdict)
 static void
 touch(RlCall *call)
 {
-	call->counter->limit = call->request->limit.limit;
-	call->counter->fill = fill_of(call->verdict);
-	call->counter->last_use = call->clock;
+	call->counter->limit = call->decision.request->limit.limit;
+	call->counter->fill = fill_of(call->decision.verdict);
+	call->counter->last_use = call->decision.clock;
 }
 
 /*
@@ -155,7 +142,7 @@ rl_write_back(RlCall *call)
 	RlPartition *partition = call->partition;
 	int			nwords;
 
-	if (!call->state->active)
+	if (!call->decision.state->active)
 	{
 		if (call->counter != NULL)
 			rl_remove_entry(partition, call->counter);
@@ -164,121 +151,27 @@ rl_write_back(RlCall *call)
 	}
 	if (call->counter == NULL)
 		call->counter = rl_add_entry(partition, &call->identity);
-	else if (call->counter->expires <= call->clock)
+	else if (call->counter->expires <= call->decision.clock)
 	{
 		/* it was as good as gone */
 		call->counter->refusals = 0;
 		call->counter->flags &= ~RL_ENTRY_REFUSED;
 	}
 
-	nwords = rl_encode_state(&call->request->limit, call->state, state_words);
+	nwords = rl_encode_state(&call->decision.request->limit, call->decision.state, state_words);
 	rl_set_state(partition, call->counter, state_words, nwords);
-	call->counter->expires = clock_time(call, call->state->end);
-	call->counter->flags &= ~RL_ENTRY_REPLAYED;
-	if (call->request->has_time)
-	{
+	call->counter->expires = rl_keep_until(&call->decision);
+	if (call->decision.request->has_time)
 		call->counter->flags |= RL_ENTRY_REPLAYED;
-		if (call->counter->expires != RL_NEVER)
-			call->counter->expires += RL_REPLAY_GRACE;
-	}
+	else
+		call->counter->flags &= ~RL_ENTRY_REPLAYED;
 	touch(call);
 }
 
 /*-------------------------------------------------------------------------
- * Under the lock: judging
+ * Under the lock: refusing
  *-------------------------------------------------------------------------
  */
-
-/* Report on a call that its key's block refuses. */
-static void
-report_block(RlCall *call, int64 cost)
-{
-	const RlLimit *limit = &call->request->limit;
-	RlReport   *report = &call->verdict->report;
-	RlTime		until = call->block->expires;
-	RlTime		retry_at = RL_NEVER;
-
-	if (until != RL_NEVER)
-	{
-		RlState		later = *call->state;
-
-		rl_refresh(limit, &later, until);
-		rl_report(limit, &later, until, cost, report);
-		retry_at = report->retry_at;
-	}
-	rl_report(limit, call->state, call->now, cost, report);
-	report->remaining = 0;
-	report->retry_at = retry_at;
-	report->reset_at = until;
-}
-
-/*
- * Judge whether a cost may be charged, and report as if it were not.
- */
-void
-rl_judge(RlCall *call, int64 cost)
-{
-	const RlLimit *limit = &call->request->limit;
-	RlVerdict  *verdict = call->verdict;
-
-	verdict->now = call->now;
-	verdict->limit = limit->capacity;
-	verdict->blocked = call->block != NULL;
-	verdict->allowed = !verdict->blocked &&
-		rl_admits(limit, call->state, cost);
-
-	if (verdict->blocked)
-		report_block(call, cost);
-	else
-		rl_report(limit, call->state, call->now, cost, &verdict->report);
-}
-
-/* Report on a call whose cost has been recorded. */
-void
-rl_report_charged(RlCall *call)
-{
-	RlVerdict  *verdict = call->verdict;
-
-	verdict->now = call->now;
-	verdict->limit = call->request->limit.capacity;
-	verdict->blocked = false;
-	verdict->allowed = true;
-	rl_report(&call->request->limit, call->state, call->now, 0,
-			  &verdict->report);
-	verdict->report.retry_at = call->now;
-}
-
-/* Record the cost of an admitted call on the copy of its state. */
-void
-rl_charge(RlCall *call)
-{
-	rl_record(&call->request->limit, call->state, call->now,
-			  call->request->cost);
-	call->recorded = true;
-	rl_report_charged(call);
-}
-
-/*
- * Record or give back on the copy, whatever the limit says.  Return false if
- * there was nothing to give back.
- */
-bool
-rl_adjust(RlCall *call)
-{
-	const RlRequest *request = call->request;
-	int64		delta = request->cost;
-
-	if (delta > 0)
-		rl_record(&request->limit, call->state, call->now, delta);
-
-	/* the smallest bigint has no positive counterpart */
-	call->recorded = delta > 0 ||
-		(delta < 0 && rl_give_back(&request->limit, call->state,
-								   delta == PG_INT64_MIN ? PG_INT64_MAX :
-								   -delta));
-	rl_report_charged(call);
-	return call->recorded;
-}
 
 /*
  * Turn an admission into a refusal because nothing can be dropped, before an
@@ -287,10 +180,10 @@ rl_adjust(RlCall *call)
 void
 rl_refuse_full(RlCall *call, RlTime until)
 {
-	RlVerdict  *verdict = call->verdict;
+	RlVerdict  *verdict = call->decision.verdict;
 
 	if (until != RL_NEVER)
-		until = call->now + (until - call->clock);
+		until = call->decision.now + (until - call->decision.clock);
 	call->partition->refused_full++;
 	verdict->allowed = false;
 	verdict->report.remaining = 0;
@@ -305,9 +198,9 @@ rl_refuse_full(RlCall *call, RlTime until)
 void
 rl_note_refusal(RlCall *call)
 {
-	const RlVerdict *verdict = call->verdict;
+	const RlVerdict *verdict = call->decision.verdict;
 	RlEntry    *entry = verdict->blocked ? call->block : call->counter;
-	RlTime		until = clock_time(call, verdict->report.retry_at);
+	RlTime		until = rl_clock_time(&call->decision, verdict->report.retry_at);
 
 	if (entry == NULL)
 		return;
@@ -315,7 +208,7 @@ rl_note_refusal(RlCall *call)
 		entry->refusals++;
 	if (verdict->blocked)
 	{
-		entry->last_use = call->clock;
+		entry->last_use = call->decision.clock;
 		return;
 	}
 

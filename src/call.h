@@ -13,25 +13,19 @@
 #define RL_CALL_H
 
 #include "arena.h"
-#include "store.h"
+#include "decision.h"
 
 typedef struct RlCall
 {
-	const RlRequest *request;
-	RlVerdict  *verdict;
+	RlDecision	decision;
 	RlIdentity	identity;
 	int			partition_number;
 	RlPartition *partition;
-	RlState    *state;			/* the copy */
-	RlHit	   *hits;			/* room for state->hits */
+	RlHit	   *hits;			/* room for those of the state */
 
 	/* valid while the partition is locked */
-	RlTime		now;			/* instant of the decision */
-	RlTime		clock;			/* the same unless the caller gave it */
 	RlEntry    *counter;		/* NULL if there is none */
 	RlEntry    *block;			/* NULL if the key is not blocked */
-	bool		re_timed;		/* the clock was set back: write the copy */
-	bool		recorded;		/* something was: write the copy */
 } RlCall;
 
 /* before the lock */
@@ -39,13 +33,8 @@ extern void rl_prepare_call(RlCall *call, RlArena *arena,
 							const RlRequest *request, RlVerdict *verdict);
 
 /* under the lock of the partition */
-extern void rl_set_time(RlCall *call);
 extern void rl_find_entries(RlCall *call);
 extern void rl_load_state(RlCall *call);
-extern void rl_judge(RlCall *call, int64 cost);
-extern void rl_charge(RlCall *call);
-extern bool rl_adjust(RlCall *call);
-extern void rl_report_charged(RlCall *call);
 extern int	rl_chunks_wanted(const RlCall *call);
 extern void rl_refuse_full(RlCall *call, RlTime until);
 extern void rl_note_refusal(RlCall *call);

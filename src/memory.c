@@ -47,14 +47,25 @@ make_room(RlCall *call, RlTime *until)
 
 	if (call->counter == NULL)
 	{
-		rl_sweep(call->partition, call->clock);
-		return rl_make_room(call->partition, nchunks, call->clock, until);
+		rl_sweep(call->partition, call->decision.clock);
+		return rl_make_room(call->partition, nchunks, call->decision.clock, until);
 	}
 
 	call->counter->flags |= RL_ENTRY_PINNED;
-	enough = rl_make_room(call->partition, nchunks, call->clock, until);
+	enough = rl_make_room(call->partition, nchunks, call->decision.clock, until);
 	call->counter->flags &= ~RL_ENTRY_PINNED;
 	return enough;
+}
+
+/*
+ * Tell whether a refused call waits for its counter.  Only then does it matter
+ * that the counter was re-timed.
+ */
+static bool
+may_pass_later(const RlCall *call)
+{
+	return !call->decision.blocked &&
+		call->decision.verdict->report.retry_at != RL_NEVER;
 }
 
 static void
@@ -62,22 +73,22 @@ check_locked(RlCall *call)
 {
 	RlTime		until;
 
-	rl_judge(call, call->request->cost);
-	if (!call->verdict->allowed)
+	rl_judge(&call->decision, call->decision.request->cost);
+	if (!call->decision.verdict->allowed)
 	{
-		if (call->re_timed)
+		if (call->decision.re_timed && may_pass_later(call))
 			rl_write_back(call);
 		rl_note_refusal(call);
 		return;
 	}
 
-	rl_charge(call);
+	rl_charge(&call->decision);
 	if (make_room(call, &until))
 		rl_write_back(call);
 	else
 	{
 		rl_load_state(call);
-		rl_judge(call, call->request->cost);
+		rl_judge(&call->decision, call->decision.request->cost);
 		rl_refuse_full(call, until);
 	}
 }
@@ -88,7 +99,8 @@ adjust_locked(RlCall *call)
 {
 	RlTime		until;
 
-	if (!rl_adjust(call) && !call->re_timed)
+	rl_adjust(&call->decision);
+	if (!call->decision.recorded && !call->decision.re_timed)
 		return true;
 	if (!make_room(call, &until))
 		return false;
@@ -99,14 +111,14 @@ adjust_locked(RlCall *call)
 static bool
 decide_locked(RlOperation operation, RlCall *call)
 {
-	rl_set_time(call);
+	rl_set_time(&call->decision);
 	rl_find_entries(call);
 	rl_load_state(call);
 
 	switch (operation)
 	{
 		case RL_PEEK:
-			rl_judge(call, call->request->cost);
+			rl_judge(&call->decision, call->decision.request->cost);
 			break;
 		case RL_CHECK:
 			check_locked(call);
@@ -130,7 +142,7 @@ rl_memory_decide(RlOperation operation, const RlRequest *request,
 	bool		done;
 
 	rl_prepare_call(&call, rl_get_arena(), request, verdict);
-	call.state = &state;
+	call.decision.state = &state;
 	call.hits = single_hits;
 
 	LWLockAcquire(&call.partition->lock,
@@ -211,11 +223,11 @@ share_states(Batch *batch)
 		batch->owners[call - batch->calls] = owner;
 		if (owner == call)
 		{
-			call->state = palloc(sizeof(RlState));
+			call->decision.state = palloc(sizeof(RlState));
 			call->hits = palloc(sizeof(RlHit) * RL_MAX_HITS);
 		}
 		else
-			call->state = owner->state;
+			call->decision.state = owner->decision.state;
 	}
 }
 
@@ -225,7 +237,7 @@ add_up_costs(Batch *batch)
 {
 	for (int i = 0; i < batch->n; i++)
 	{
-		int64		cost = batch->calls[i].request->cost;
+		int64		cost = batch->calls[i].decision.request->cost;
 		int64		before = 0;
 
 		for (int j = i - 1; j >= 0; j--)
@@ -294,13 +306,13 @@ unlock_batch(const Batch *batch)
 static void
 load_batch(const Batch *batch)
 {
-	rl_set_time(&batch->calls[0]);
+	rl_set_time(&batch->calls[0].decision);
 	for (int i = 0; i < batch->n; i++)
 	{
 		RlCall	   *call = &batch->calls[i];
 
-		call->now = batch->calls[0].now;
-		call->clock = batch->calls[0].clock;
+		call->decision.now = batch->calls[0].decision.now;
+		call->decision.clock = batch->calls[0].decision.clock;
 		rl_find_entries(call);
 		if (is_owner(batch, call))
 			rl_load_state(call);
@@ -321,9 +333,9 @@ judge_batch(const Batch *batch)
 		RlCall	   *call = &batch->calls[i];
 
 		/* a state that is shared has been left by a call of another limit */
-		rl_refresh(&call->request->limit, call->state, call->now);
-		rl_judge(call, batch->totals[i]);
-		admitted = admitted && call->verdict->allowed;
+		rl_refresh(&call->decision.request->limit, call->decision.state, call->decision.now);
+		rl_judge(&call->decision, batch->totals[i]);
+		admitted = admitted && call->decision.verdict->allowed;
 	}
 	return admitted;
 }
@@ -334,13 +346,12 @@ charge_batch(const Batch *batch)
 {
 	for (int i = 0; i < batch->n; i++)
 	{
-		RlCall	   *call = &batch->calls[i];
+		RlDecision *decision = &batch->calls[i].decision;
 
-		if (call->request->cost == 0)
-			continue;
-		rl_refresh(&call->request->limit, call->state, call->now);
-		rl_charge(call);
-		batch->owners[i]->recorded = true;
+		rl_refresh(&decision->request->limit, decision->state, decision->now);
+		rl_charge(decision);
+		if (decision->recorded)
+			batch->owners[i]->decision.recorded = true;
 	}
 }
 
@@ -364,7 +375,7 @@ pin_batch(const Batch *batch, bool pinned)
 static int
 chunks_to_find(const Batch *batch, const RlCall *call)
 {
-	if (!is_owner(batch, call) || !call->recorded)
+	if (!is_owner(batch, call) || !call->decision.recorded)
 		return 0;
 	return Max(rl_chunks_wanted(call), 0);
 }
@@ -384,7 +395,7 @@ make_room_for(const Batch *batch, int first, RlTime *untils)
 	for (end = first; end < batch->n &&
 		 batch->sorted[end]->partition == partition; end++)
 		nchunks += chunks_to_find(batch, batch->sorted[end]);
-	if (rl_make_room(partition, nchunks, batch->calls[0].clock, &until))
+	if (rl_make_room(partition, nchunks, batch->calls[0].decision.clock, &until))
 		return true;
 
 	for (int i = first; i < end; i++)
@@ -419,7 +430,7 @@ settle_batch(const Batch *batch, RlTime *untils)
 
 	for (int i = 0; enough && i < batch->n; i++)
 	{
-		if (batch->calls[i].recorded && is_owner(batch, &batch->calls[i]))
+		if (batch->calls[i].decision.recorded && is_owner(batch, &batch->calls[i]))
 			rl_write_back(&batch->calls[i]);
 	}
 	return enough;
@@ -431,12 +442,12 @@ note_refusals(const Batch *batch)
 {
 	for (int i = 0; i < batch->n; i++)
 	{
-		if (batch->calls[i].re_timed)
+		if (batch->calls[i].decision.re_timed)
 			rl_write_back(&batch->calls[i]);
 	}
 	for (int i = 0; i < batch->n; i++)
 	{
-		if (!batch->calls[i].verdict->allowed)
+		if (!batch->calls[i].decision.verdict->allowed)
 			rl_note_refusal(&batch->calls[i]);
 	}
 }

@@ -27,5 +27,7 @@ extern int64 rl_memory_reset(RlBytes key);
 extern int64 rl_memory_reset_prefix(RlBytes prefix);
 extern void rl_memory_block(RlBytes key, RlTime now, RlTime end, RlBytes reason);
 extern bool rl_memory_unblock(RlBytes key);
+extern RlTime rl_memory_block_end(RlBytes key);
+extern void rl_memory_count_blocked(RlBytes key);
 
 #endif							/* RL_MEMORY_H */

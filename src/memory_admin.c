@@ -174,3 +174,42 @@ rl_memory_unblock(RlBytes key)
 	LWLockRelease(&partition->lock);
 	return blocked;
 }
+
+/* Return until when a key is blocked, RL_MIN_TIME if it is not. */
+RlTime
+rl_memory_block_end(RlBytes key)
+{
+	RlIdentity	identity;
+	RlPartition *partition;
+	RlTime		end = RL_MIN_TIME;
+	RlEntry    *counter;
+	RlEntry    *block;
+
+	/* nobody has blocked anything in memory that is not set up */
+	if (rl_find_arena() == NULL)
+		return RL_MIN_TIME;
+
+	partition = locate(key, &identity);
+	LWLockAcquire(&partition->lock, LW_SHARED);
+	rl_lookup(partition, &identity, &counter, &block);
+	if (block != NULL)
+		end = block->expires;
+	LWLockRelease(&partition->lock);
+	return end;
+}
+
+/* Count a call of another store that the block of its key has refused. */
+void
+rl_memory_count_blocked(RlBytes key)
+{
+	RlIdentity	identity;
+	RlPartition *partition = locate(key, &identity);
+	RlEntry    *counter;
+	RlEntry    *block;
+
+	LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
+	rl_lookup(partition, &identity, &counter, &block);
+	if (block != NULL && block->refusals < PG_UINT32_MAX)
+		block->refusals++;
+	LWLockRelease(&partition->lock);
+}

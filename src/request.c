@@ -10,12 +10,12 @@
 #include "request.h"
 
 #include "arena.h"
-#include "settings.h"
 
 #include "catalog/pg_type.h"
 #include "pgtime.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 /* the most keys that rate_limit_check_all takes */
@@ -260,8 +260,8 @@ set_zone(RlRequest *request, const char *name)
  *-------------------------------------------------------------------------
  */
 
-static RlAlgorithm
-algorithm_of_text(const text *name)
+RlAlgorithm
+rl_algorithm_of_text(const text *name)
 {
 	for (int i = 0; i < RL_NUM_ALGORITHMS; i++)
 	{
@@ -280,7 +280,7 @@ read_algorithm(FunctionCallInfo fcinfo, int argno)
 {
 	if (PG_ARGISNULL(argno))
 		refuse_null("algorithm");
-	return algorithm_of_text(PG_GETARG_TEXT_PP(argno));
+	return rl_algorithm_of_text(PG_GETARG_TEXT_PP(argno));
 }
 
 static int64
@@ -329,26 +329,38 @@ read_burst(FunctionCallInfo fcinfo, int argno, const RlLimit *limit)
 	return limit->limit == 0 ? 0 : burst;
 }
 
-static void
-check_store(FunctionCallInfo fcinfo, int argno)
+static RlStore
+read_store(FunctionCallInfo fcinfo, int argno)
 {
 	const text *store;
 
 	if (PG_ARGISNULL(argno))
-		return;
+		return rl_default_store;
 	store = PG_GETARG_TEXT_PP(argno);
 	if (text_equals(store, "memory"))
-		return;
+		return RL_STORE_MEMORY;
 	if (text_equals(store, "table"))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("store \"table\" is not available yet"),
-				 errhint("Use store \"memory\".")));
+		return RL_STORE_TABLE;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("argument \"store\" is not known: \"%s\"",
 					text_to_cstring(store)),
-			 errhint("Use \"memory\".")));
+			 errhint("Use \"memory\" or \"table\".")));
+}
+
+/* Return the schema of the extension, which is that of its functions. */
+Oid
+rl_extension_schema(FunctionCallInfo fcinfo)
+{
+	return get_func_namespace(fcinfo->flinfo->fn_oid);
+}
+
+static void
+set_store(FunctionCallInfo fcinfo, RlRequest *request, RlStore store)
+{
+	request->store = store;
+	if (store == RL_STORE_TABLE)
+		request->schema = rl_extension_schema(fcinfo);
 }
 
 static void
@@ -401,7 +413,7 @@ rl_read_request(FunctionCallInfo fcinfo, int first, bool adjustment,
 	limit->algorithm = read_algorithm(fcinfo, first + 4);
 	set_window(request, PG_GETARG_INTERVAL_P(first + 2));
 	limit->capacity = read_burst(fcinfo, first + 5, limit);
-	check_store(fcinfo, first + 6);
+	set_store(fcinfo, request, read_store(fcinfo, first + 6));
 
 	if (!PG_ARGISNULL(first + 7))
 		set_zone(request, text_to_cstring(PG_GETARG_TEXT_PP(first + 7)));
@@ -504,6 +516,7 @@ rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
 		int64		limit = DatumGetInt64(limits[element]);
 
 		init_request(request);
+		set_store(fcinfo, request, rl_default_store);
 		request->key = check_key(key_of_text(DatumGetTextPP(keys[element])));
 		request->limit.algorithm = algorithm;
 		request->limit.limit = check_limit(limit);

@@ -12,6 +12,8 @@
 
 #include "algorithm.h"
 
+#include "settings.h"
+
 #include "fmgr.h"
 
 /* The bytes of a text, not ended by a zero byte. */
@@ -28,6 +30,8 @@ typedef struct RlRequest
 	RlZone		zone;			/* what limit.window.zone points to */
 	const char *zone_name;		/* of a calendar window, else NULL */
 	int64		cost;			/* may be negative in an adjustment */
+	RlStore		store;
+	Oid			schema;			/* of the extension, for RL_STORE_TABLE */
 	bool		has_time;		/* decide as if it were "at" */
 	RlTime		at;
 } RlRequest;
@@ -46,6 +50,8 @@ extern RlTime rl_read_block_end(FunctionCallInfo fcinfo, int argno,
 								RlTime now);
 
 extern const char *rl_algorithm_name(RlAlgorithm algorithm);
+extern RlAlgorithm rl_algorithm_of_text(const text *name);
+extern Oid	rl_extension_schema(FunctionCallInfo fcinfo);
 extern bool rl_set_zone(RlZone *zone, const char *name,
 						const char **canonical_name);
 

@@ -16,7 +16,14 @@
 
 int			rl_memory_kb = RL_DEFAULT_MEMORY_KB;
 int			rl_exact_hits = RL_DEFAULT_EXACT_HITS;
+int			rl_default_store = RL_STORE_MEMORY;
 int			rl_mode = RL_MODE_ENFORCE;
+
+static const struct config_enum_entry store_options[] = {
+	{"memory", RL_STORE_MEMORY, false},
+	{"table", RL_STORE_TABLE, false},
+	{NULL, 0, false}
+};
 
 static const struct config_enum_entry mode_options[] = {
 	{"enforce", RL_MODE_ENFORCE, false},
@@ -49,6 +56,14 @@ rl_define_settings(void)
 							RL_MIN_EXACT_HITS, RL_MAX_EXACT_HITS,
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("rate_limit.store",
+							 "Where counters are kept if a call does not say so.",
+							 "memory is fast and apart from transactions, table is durable and part of them.",
+							 &rl_default_store,
+							 RL_STORE_MEMORY, store_options,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("rate_limit.mode",
 							 "Whether limits are enforced.",

@@ -11,6 +11,12 @@
 #ifndef RL_SETTINGS_H
 #define RL_SETTINGS_H
 
+typedef enum RlStore
+{
+	RL_STORE_MEMORY,			/* shared memory, apart from transactions */
+	RL_STORE_TABLE				/* table rate_limit_state */
+} RlStore;
+
 typedef enum RlMode
 {
 	RL_MODE_ENFORCE,
@@ -20,6 +26,7 @@ typedef enum RlMode
 
 extern int	rl_memory_kb;		/* rate_limit.memory */
 extern int	rl_exact_hits;		/* rate_limit.exact_hits */
+extern int	rl_default_store;	/* rate_limit.store, an RlStore */
 extern int	rl_mode;			/* rate_limit.mode, an RlMode */
 
 extern void rl_define_settings(void);

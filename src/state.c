@@ -62,7 +62,7 @@ encode_log(const RlState *state, int64 *words)
 	return nwords;
 }
 
-static void
+static bool
 decode_log(const RlLimit *limit, const int64 *words, int nwords,
 		   RlState *state)
 {
@@ -71,16 +71,27 @@ decode_log(const RlLimit *limit, const int64 *words, int nwords,
 	for (int i = 0; i < nwords; i++)
 	{
 		RlHit	   *hit = &state->hits[state->nhits];
+		bool		has_cost = words[i] & 1;
 
 		hit->time = words[i] >> 1;
-		hit->cost = (words[i] & 1) ? words[++i] : 1;
-		state->time = hit->time;
+		if (has_cost && i + 1 == nwords)
+			return false;
+		hit->cost = has_cost ? words[++i] : 1;
+
 		if (hit->cost == 0)
-			break;
+		{
+			state->time = hit->time;
+			return state->nhits > 0 && i + 1 == nwords;
+		}
+		if (hit->cost < 0 || state->nhits > RL_MAX_EXACT_HITS ||
+			(state->nhits > 0 && hit->time <= state->time))
+			return false;
+		state->time = hit->time;
 		state->used += hit->cost;
 		state->end = hit->time + limit->window.length;
 		state->nhits++;
 	}
+	return state->nhits > 0;
 }
 
 /* Return how many words rl_encode_state() writes. */
@@ -134,33 +145,37 @@ rl_encode_state(const RlLimit *limit, const RlState *state, int64 *words)
 
 /*
  * Read an active state.  state->hits must have been set to an array with room
- * for RL_MAX_HITS.
+ * for RL_MAX_HITS.  Return false if rl_encode_state() has not written this.
  */
-void
+bool
 rl_decode_state(const RlLimit *limit, const int64 *words, int nwords,
 				RlState *state)
 {
 	state->active = true;
+	if (limit->algorithm == RL_SLIDING_WINDOW)
+		return decode_log(limit, words, nwords, state);
+	if (nwords != rl_count_words(limit, state))
+		return false;
+
 	switch (limit->algorithm)
 	{
-		case RL_SLIDING_WINDOW:
-			decode_log(limit, words, nwords, state);
-			break;
 		case RL_FIXED_WINDOW:
 			state->time = words[0];
 			state->end = words[1];
 			state->used = words[2];
-			break;
+			return state->used > 0;
 		case RL_ANCHORED_WINDOW:
 			state->time = words[0];
 			state->end = words[0] + limit->window.length;
 			state->used = words[1];
-			break;
+			return state->used > 0;
 		case RL_TOKEN_BUCKET:
 			state->time = words[0];
 			state->end = words[1];
 			state->level = words[3] * ((int128) 1 << 64) + (uint64) words[2];
 			state->capacity = words[4];
-			break;
+			return state->capacity >= 0;
+		default:
+			return false;
 	}
 }

@@ -16,7 +16,7 @@
 extern int	rl_count_words(const RlLimit *limit, const RlState *state);
 extern int	rl_encode_state(const RlLimit *limit, const RlState *state,
 							int64 *words);
-extern void rl_decode_state(const RlLimit *limit, const int64 *words,
+extern bool rl_decode_state(const RlLimit *limit, const int64 *words,
 							int nwords, RlState *state);
 
 #endif							/* RL_STATE_H */

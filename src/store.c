@@ -13,6 +13,7 @@
 
 #include "memory.h"
 #include "settings.h"
+#include "table_store.h"
 
 #include "utils/timestamp.h"
 
@@ -49,7 +50,10 @@ rl_decide(RlOperation operation, const RlRequest *request, RlVerdict *verdict)
 
 	if (operation == RL_CHECK && request->cost == 0)
 		operation = RL_PEEK;
-	rl_memory_decide(operation, request, verdict);
+	if (request->store == RL_STORE_TABLE)
+		rl_table_decide(operation, request, verdict);
+	else
+		rl_memory_decide(operation, request, verdict);
 	if (rl_mode == RL_MODE_SHADOW)
 		admit(verdict);
 }
@@ -58,7 +62,11 @@ rl_decide(RlOperation operation, const RlRequest *request, RlVerdict *verdict)
 void
 rl_decide_all(const RlRequest *requests, int n, RlVerdict *verdicts)
 {
-	if (rl_mode != RL_MODE_OFF)
+	if (rl_mode == RL_MODE_OFF)
+		;
+	else if (requests[0].store == RL_STORE_TABLE)
+		rl_table_decide_all(requests, n, verdicts);
+	else
 		rl_memory_decide_all(requests, n, verdicts);
 
 	for (int i = 0; i < n; i++)

@@ -10,9 +10,10 @@
  */
 #include "postgres.h"
 
-#include "request.h"
+#include "decision.h"
 #include "shmem.h"
 #include "state.h"
+#include "table_store.h"
 
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -24,7 +25,7 @@ PG_FUNCTION_INFO_V1(rate_limit_keys);
 PG_FUNCTION_INFO_V1(rate_limit_blocks);
 PG_FUNCTION_INFO_V1(rate_limit_info);
 
-#define KEYS_COLUMNS			9
+#define KEYS_COLUMNS			10
 #define BLOCKS_COLUMNS			5
 #define INFO_COLUMNS			9
 
@@ -111,23 +112,62 @@ zone_of_identity(const RlEntry *entry, const char *identity)
 }
 
 static Datum
-window_of_entry(const RlEntry *entry)
+interval_of_window(const RlWindow *window)
 {
-	Interval   *window = palloc0(sizeof(Interval));
+	Interval   *interval = palloc0(sizeof(Interval));
 
-	switch ((RlUnit) entry->unit)
+	switch (window->unit)
 	{
 		case RL_UNIT_USEC:
-			window->time = entry->window;
+			interval->time = window->length;
 			break;
 		case RL_UNIT_DAY:
-			window->day = entry->window;
+			interval->day = window->length;
 			break;
 		case RL_UNIT_MONTH:
-			window->month = entry->window;
+			interval->month = window->length;
 			break;
 	}
-	return IntervalPGetDatum(window);
+	return IntervalPGetDatum(interval);
+}
+
+/* What a row of rate_limit_keys tells. */
+typedef struct KeyRow
+{
+	RlBytes		key;
+	const RlLimit *limit;
+	const char *zone_name;
+	int64		used;
+	int64		refusals;
+	RlTime		last_use;
+	RlTime		expires_at;
+	const char *store;
+} KeyRow;
+
+static void
+put_key_row(ReturnSetInfo *result, const KeyRow *row)
+{
+	Datum		values[KEYS_COLUMNS];
+	bool		nulls[KEYS_COLUMNS] = {false};
+
+	values[0] = PointerGetDatum(cstring_to_text_with_len(row->key.data,
+														 row->key.length));
+	values[1] = CStringGetTextDatum(rl_algorithm_name(row->limit->algorithm));
+	values[2] = interval_of_window(&row->limit->window);
+	if (row->zone_name != NULL)
+		values[3] = CStringGetTextDatum(row->zone_name);
+	else
+		nulls[3] = true;
+	values[4] = Int64GetDatum(row->limit->capacity);
+	values[5] = Int64GetDatum(row->used);
+	values[6] = Int64GetDatum(row->refusals);
+	values[7] = TimestampTzGetDatum(row->last_use);
+	if (row->expires_at == RL_NEVER)
+		nulls[8] = true;
+	else
+		values[8] = TimestampTzGetDatum(row->expires_at);
+	values[9] = CStringGetTextDatum(row->store);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
 /*
@@ -185,44 +225,64 @@ read_counter(const ArenaScan *scan, const RlEntry *entry, const char *zone_name,
 static void
 add_key_row(const ArenaScan *scan, const RlEntry *entry)
 {
-	Datum		values[KEYS_COLUMNS];
-	bool		nulls[KEYS_COLUMNS] = {false};
 	RlLimit		limit;
 	RlReport	report;
 	char	   *identity;
-	const char *zone_name;
+	KeyRow		row;
 
 	if (entry->kind == RL_KIND_BLOCK)
 		return;
 	identity = identity_of_entry(scan->partition, entry);
-	zone_name = zone_of_identity(entry, identity);
-	if (!read_counter(scan, entry, zone_name, &limit, &report))
+	row.zone_name = zone_of_identity(entry, identity);
+	if (!read_counter(scan, entry, row.zone_name, &limit, &report))
 		return;
 
-	values[0] = PointerGetDatum(cstring_to_text_with_len(identity,
-														 entry->key_bytes));
-	values[1] = CStringGetTextDatum(rl_algorithm_name(limit.algorithm));
-	values[2] = window_of_entry(entry);
-	if (zone_name != NULL)
-		values[3] = CStringGetTextDatum(zone_name);
-	else
-		nulls[3] = true;
-	values[4] = Int64GetDatum(limit.capacity);
-	values[5] = Int64GetDatum(report.used);
-	values[6] = Int64GetDatum((int64) entry->refusals);
-	values[7] = TimestampTzGetDatum(entry->last_use);
-	if (entry->expires == RL_NEVER)
-		nulls[8] = true;
-	else
-		values[8] = TimestampTzGetDatum(entry->expires);
-	tuplestore_putvalues(scan->result->setResult, scan->result->setDesc,
-						 values, nulls);
+	row.key.data = identity;
+	row.key.length = entry->key_bytes;
+	row.limit = &limit;
+	row.used = report.used;
+	row.refusals = entry->refusals;
+	row.last_use = entry->last_use;
+	row.expires_at = entry->expires;
+	row.store = "memory";
+	put_key_row(scan->result, &row);
+}
+
+/* Add a row of the table store; refusals leave no trace there. */
+static void
+add_table_row(const RlTableRow *stored, void *arg)
+{
+	RlState		state = stored->state;
+	RlReport	report;
+	KeyRow		row;
+	RlTime		now = GetCurrentTimestamp();
+
+	/* a state of a replay is told as its last call left it */
+	if (stored->expires_at != RL_NEVER && state.end != stored->expires_at)
+		now = Min(now, state.end - 1);
+
+	rl_refresh(&stored->limit, &state, now);
+	rl_report(&stored->limit, &state, now, 0, &report);
+	if (report.used == 0)
+		return;
+
+	row.key = stored->key;
+	row.limit = &stored->limit;
+	row.zone_name = stored->zone_name;
+	row.used = report.used;
+	row.refusals = 0;
+	row.last_use = stored->last_use;
+	row.expires_at = stored->expires_at;
+	row.store = "table";
+	put_key_row((ReturnSetInfo *) arg, &row);
 }
 
 Datum
 rate_limit_keys(PG_FUNCTION_ARGS)
 {
 	scan_arena(fcinfo, add_key_row);
+	rl_table_for_each_row(rl_extension_schema(fcinfo), add_table_row,
+						  fcinfo->resultinfo);
 	return (Datum) 0;
 }
 

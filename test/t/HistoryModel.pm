@@ -203,7 +203,7 @@ sub window_step
 	{
 		$h->{hits} = \@hits;
 	}
-	elsif ($call->{writes})
+	elsif ($call->{writes} && defined $retry)
 	{
 		$_->[0] = min($_->[0], $now) foreach @{ $h->{hits} };
 	}
@@ -284,7 +284,7 @@ sub bucket_step
 		$h->{full} = $now + ceil_div($full - $level, $limit);
 		$end = max($now + $W, $h->{full});
 	}
-	elsif ($call->{writes} && $ahead > 0)
+	elsif ($call->{writes} && $ahead > 0 && defined $retry)
 	{
 		$h->{time} = $now;
 		$h->{full} -= $ahead;

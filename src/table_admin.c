@@ -1,0 +1,225 @@
+/*-------------------------------------------------------------------------
+ *
+ * table_admin.c
+ *	  The table store: removing counters, looking at them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "table_store.h"
+
+#include "table_sql.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "common/pg_prng.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+/* One admitted call in this many looks for expired rows ... */
+#define PRUNE_CHANCE			8
+
+/* ... in so many pages, chosen at random. */
+#define PRUNE_PAGES				2
+
+static RlHit hits[RL_MAX_HITS];
+
+/* Run a statement that returns one number. */
+static int64
+run_counting(Oid schema, RlStatement statement, Datum arg)
+{
+	RlTableSession session;
+	int64		count;
+
+	rl_table_begin(&session, schema);
+	rl_table_run(statement, &arg);
+	count = DatumGetInt64(rl_table_column(0, 1));
+	rl_table_end(&session);
+	return count;
+}
+
+static Datum
+text_of_bytes(RlBytes bytes)
+{
+	return PointerGetDatum(cstring_to_text_with_len(bytes.data, bytes.length));
+}
+
+/*
+ * Remove rows, and return how many meant something.  In a read-only
+ * transaction that is an error only if there are any.
+ */
+static int64
+reset(Oid schema, RlBytes bytes, RlStatement find, RlStatement remove)
+{
+	RlTableSession session;
+	Datum		arg = text_of_bytes(bytes);
+
+	if (!XactReadOnly)
+		return run_counting(schema, remove, arg);
+
+	rl_table_begin(&session, schema);
+	if (rl_table_run(find, &arg) > 0)
+		PreventCommandIfReadOnly("a reset of the table store");
+	rl_table_end(&session);
+	return 0;
+}
+
+/* Remove the counters of a key, and return how many there were. */
+int64
+rl_table_reset(Oid schema, RlBytes key)
+{
+	return reset(schema, key, RL_SQL_FIND_KEY, RL_SQL_RESET);
+}
+
+/* Remove the counters of all keys with a prefix. */
+int64
+rl_table_reset_prefix(Oid schema, RlBytes prefix)
+{
+	return reset(schema, prefix, RL_SQL_FIND_PREFIX, RL_SQL_RESET_PREFIX);
+}
+
+/* Remove up to "max" expired rows that nobody has locked. */
+int64
+rl_table_prune(Oid schema, int64 max)
+{
+	return run_counting(schema, RL_SQL_PRUNE, Int64GetDatum(max));
+}
+
+/*-------------------------------------------------------------------------
+ * Pruning by ordinary calls
+ *-------------------------------------------------------------------------
+ */
+
+/* The schema of the table to prune when the transaction commits. */
+static Oid	prune_schema = InvalidOid;
+
+/* Look for expired rows in some pages. */
+static void
+prune_some(Oid schema)
+{
+	RlTableSession session;
+	Relation	relation;
+	BlockNumber pages;
+	BlockNumber page;
+	ItemPointerData from;
+	ItemPointerData to;
+	Datum		args[2] = {PointerGetDatum(&from), PointerGetDatum(&to)};
+
+	rl_table_begin(&session, schema);
+	relation = table_open(session.relation, AccessShareLock);
+	pages = RelationGetNumberOfBlocks(relation);
+	table_close(relation, AccessShareLock);
+	if (pages > 0)
+	{
+		page = pg_prng_uint32(&pg_global_prng_state) % pages;
+		ItemPointerSet(&from, page, 0);
+		ItemPointerSet(&to, page + PRUNE_PAGES, 0);
+		rl_table_run(RL_SQL_PRUNE_SOME, args);
+	}
+	rl_table_end(&session);
+}
+
+static void
+prune_before_commit(XactEvent event, void *arg)
+{
+	Oid			schema = *(Oid *) arg;
+
+	*(Oid *) arg = InvalidOid;
+	if (event != XACT_EVENT_PRE_COMMIT || !OidIsValid(schema))
+		return;
+
+	/* the transaction may have dropped the extension */
+	if (!OidIsValid(get_relname_relid("rate_limit_state", schema)))
+		return;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	prune_some(schema);
+	PopActiveSnapshot();
+}
+
+/*
+ * Now and then look for expired rows when the transaction is about to commit.
+ * Then it takes no more locks, so that the rows removed, which are those of
+ * other keys, can neither be part of a deadlock nor keep anybody waiting.
+ */
+void
+rl_table_prune_at_commit(Oid schema)
+{
+	static bool registered = false;
+
+	/* under a snapshot that stays, rows that others change are errors */
+	if (pg_prng_uint32(&pg_global_prng_state) % PRUNE_CHANCE != 0 ||
+		IsolationUsesXactSnapshot())
+		return;
+
+	if (!registered)
+		RegisterXactCallback(prune_before_commit, &prune_schema);
+	registered = true;
+	prune_schema = schema;
+}
+
+/*-------------------------------------------------------------------------
+ * Looking at the rows
+ *-------------------------------------------------------------------------
+ */
+
+/* Take a row apart.  Return false if its zone is not known any more. */
+static bool
+read_row(int64 number, RlTableRow *row)
+{
+	RlLimit    *limit = &row->limit;
+	text	   *key = DatumGetTextPP(rl_table_column(number, 1));
+	char	   *unit = TextDatumGetCString(rl_table_column(number, 4));
+	char	   *zone = TextDatumGetCString(rl_table_column(number, 5));
+
+	memset(row, 0, sizeof(RlTableRow));
+	row->key.data = VARDATA_ANY(key);
+	row->key.length = VARSIZE_ANY_EXHDR(key);
+	limit->algorithm = rl_algorithm_of_text(DatumGetTextPP(rl_table_column(number, 2)));
+	limit->window.length = DatumGetInt64(rl_table_column(number, 3));
+	while (strcmp(unit, rl_unit_names[limit->window.unit]) != 0)
+		limit->window.unit++;
+	limit->limit = DatumGetInt64(rl_table_column(number, 7));
+	limit->exact_hits = RL_MAX_EXACT_HITS;
+	row->expires_at = DatumGetTimestampTz(rl_table_column(number, 8));
+	row->last_use = DatumGetTimestampTz(rl_table_column(number, 9));
+
+	if (zone[0] != '\0')
+	{
+		if (!rl_set_zone(&row->zone, zone, &row->zone_name))
+			return false;
+		limit->window.zone = &row->zone;
+	}
+	rl_state_from_array(limit, rl_table_column(number, 6), &row->state, hits);
+	limit->capacity = limit->algorithm == RL_TOKEN_BUCKET ?
+		row->state.capacity : limit->limit;
+	return row->state.active;
+}
+
+/* Call a function for each row that has not expired. */
+void
+rl_table_for_each_row(Oid schema, RlTableRowFunction function, void *arg)
+{
+	RlTableSession session;
+	RlTime		now = GetCurrentTimestamp();
+	int64		nrows;
+
+	rl_table_begin(&session, schema);
+	nrows = rl_table_run(RL_SQL_SELECT_ALL, NULL);
+	for (int64 i = 0; i < nrows; i++)
+	{
+		RlTableRow	row;
+
+		CHECK_FOR_INTERRUPTS();
+		if (read_row(i, &row) && row.expires_at > now)
+			function(&row, arg);
+	}
+	rl_table_end(&session);
+}
