@@ -104,6 +104,8 @@ SELECT pg_temp.raised(call) FROM unnest(ARRAY[
     $$rate_limit_check('errors:a', 1, '1 day', 1, 'fixed_window', time_zone => 'Mars/Olympus')$$,
     $$rate_limit_check('errors:a', 1, '1 day', 1, 'fixed_window', time_zone => '')$$,
     $$rate_limit_check('errors:a', 1, '1 day', 1, 'fixed_window', time_zone => '../UTC')$$,
+    $$rate_limit_check('errors:a', 1, '1 day', 1, 'fixed_window', time_zone => '5')$$,
+    $$rate_limit_check('errors:a', 1, '1 day', 1, 'fixed_window', time_zone => '+02')$$,
     $$rate_limit_check('errors:a', 1, '1 day', 1, 'fixed_window', time_zone => repeat('x', 300))$$
     ]) call;
 

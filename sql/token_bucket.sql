@@ -113,3 +113,8 @@ FROM (VALUES
     (1, '36525 days', 3155760000, 1, 'yes 1 0 0 6311520000')) v(n, w, s, cost, want),
     rate_limit_check_at(pg_temp.at(s), 'bucket:extreme ' || n, n, w, cost, 'token_bucket') r,
     pg_temp.brief(r) got;
+
+-- fault 7: a debt that takes some 298,000 years to pay, from the earliest instant on
+SELECT r.used FROM rate_limit_adjust_at('4713-01-01 00:00Z BC', 'bucket:debt', 1, '36525 days', 2980, 'token_bucket') r;
+SELECT r.allowed, r.retry_after FROM rate_limit_check_at('4713-01-01 00:00Z BC', 'bucket:debt', 1, '36525 days', 1, 'token_bucket') r;
+SELECT r.allowed FROM rate_limit_check('bucket:debt', 1, '36525 days', 1, 'token_bucket') r;

@@ -9,6 +9,7 @@
 
 #include "decision.h"
 
+#include "datatype/timestamp.h"
 #include "utils/timestamp.h"
 
 /* Read the clock. */
@@ -28,8 +29,11 @@ rl_set_time(RlDecision *decision)
 RlTime
 rl_clock_time(const RlDecision *decision, RlTime time)
 {
-	return time == RL_NEVER ? RL_NEVER :
-		decision->clock + (time - decision->now);
+	int128		wait = (int128) time - decision->now;
+
+	if (time == RL_NEVER || decision->clock + wait >= END_TIMESTAMP)
+		return RL_NEVER;
+	return (RlTime) (decision->clock + wait);
 }
 
 /*
@@ -42,7 +46,7 @@ rl_keep_until(const RlDecision *decision)
 {
 	RlTime		until = rl_clock_time(decision, decision->state->end);
 
-	if (decision->request->has_time && until != RL_NEVER)
+	if (decision->request->has_time && until < RL_NEVER - RL_REPLAY_GRACE)
 		until += RL_REPLAY_GRACE;
 	return until;
 }

@@ -9,6 +9,8 @@
 
 #include "request.h"
 
+#include <ctype.h>
+
 #include "arena.h"
 
 #include "catalog/pg_type.h"
@@ -224,11 +226,23 @@ zone_offset(const RlZone *zone, int64 unix_secs)
 	return local == NULL ? 0 : (int) local->tm_gmtoff;
 }
 
+/*
+ * Tell whether something can be the name of a zone.  PostgreSQL takes numbers
+ * too, but as POSIX has them, with a sign that people do not expect.
+ */
+static bool
+looks_like_zone(const char *name)
+{
+	return isalpha((unsigned char) name[0]) &&
+		strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+			   "0123456789_+-/") == strlen(name);
+}
+
 /* Look up a zone by its name in any case.  Return false if there is none. */
 bool
 rl_set_zone(RlZone *zone, const char *name, const char **canonical_name)
 {
-	pg_tz	   *tz = pg_tzset(name);
+	pg_tz	   *tz = looks_like_zone(name) ? pg_tzset(name) : NULL;
 
 	if (tz == NULL || !pg_tz_acceptable(tz))
 		return false;

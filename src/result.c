@@ -20,7 +20,7 @@
 static double
 seconds_until(const RlVerdict *verdict, RlTime instant)
 {
-	return (double) (instant - verdict->now) / RL_USECS_PER_SEC;
+	return (double) ((int128) instant - verdict->now) / RL_USECS_PER_SEC;
 }
 
 /* Fill in the columns of rate_limit_result. */
