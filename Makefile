@@ -3,6 +3,7 @@
 #   make && make install && make installcheck    as for every extension
 #   make demo        a minute of what it does; needs nothing but Debian
 #   make test        every test suite; needs nothing but Debian
+#   make sql-edition the same functions without C, as scripts in dist
 #
 # Variables: PG_CONFIG, DESTDIR, VPATH as usual; WERROR=1 turns warnings into errors.
 
@@ -27,7 +28,7 @@ TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
 
 here := $(dir $(firstword $(MAKEFILE_LIST)))
-own_goals = demo test indent check-indent check-version figures
+own_goals = demo test sql-edition indent check-indent check-version figures
 
 PG_CONFIG = pg_config
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
@@ -49,6 +50,9 @@ demo:
 
 test:
 	@$(here)test/all
+
+sql-edition:
+	$(here)sql_edition/build dist
 
 unit:
 	$(MAKE) -C $(here)test/unit check PG_CONFIG='$(PG_CONFIG)'

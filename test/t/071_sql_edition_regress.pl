@@ -1,0 +1,50 @@
+# The pg_regress files that concern no memory store and no setting, with the SQL
+# edition in place of the extension.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use IPC::Run ();
+use PostgreSQL::Test::Utils;
+use RateLimitTest;
+use Test::More;
+
+my @files = qw(adjust anchored_window calendar check_all clock_steps cost fixed_window
+  limit_change limit_zero peek per_row result_row retry_after token_bucket);
+
+my $root = "$FindBin::RealBin/../..";
+my $folder = PostgreSQL::Test::Utils::tempdir();
+my $node = new_server('main');
+
+$node->start;
+system_or_bail($^X, "$root/sql_edition/build", $folder);
+my ($script) = glob "$folder/rate_limit_sql--*.sql";
+$node->safe_psql('postgres', slurp_file($script));
+
+# as pg_regress does it
+local $ENV{PGTZ} = 'PST8PDT';
+local $ENV{PGDATESTYLE} = 'Postgres, MDY';
+local $ENV{PGOPTIONS} = '-c intervalstyle=postgres_verbose';
+
+foreach my $name (@files)
+{
+	my $create = qr/^CREATE EXTENSION IF NOT EXISTS rate_limit;\n/m;
+	my $input = slurp_file("$root/sql/$name.sql") =~ s/$create//r;
+	my $expected = slurp_file("$root/expected/$name.out") =~ s/$create//r;
+	my $output = '';
+
+	IPC::Run::run(
+		[ 'psql', '-X', '-a', '-q', connection($node) ],
+		'<', \$input, '>', \$output, '2>&1');
+	next if is($output eq $expected, 1, "sql/$name.sql");
+
+	append_to_file("$folder/$name.expected", $expected);
+	append_to_file("$folder/$name.output", $output);
+	diag(scalar `diff -U3 $folder/$name.expected $folder/$name.output`);
+}
+
+$node->stop;
+done_testing();
