@@ -190,6 +190,8 @@ FROM (
     ORDER BY proname, n) t
 GROUP BY proname
 ORDER BY proname;
+-- one bucket with two capacities
+SELECT * FROM rate_limit_check_all('{errors:a,errors:b,errors:a}', '{5,6,7}', '{1 min,1 min,60 s}', NULL, 'token_bucket');
 -- an element of an array is named in the context
 SELECT * FROM rate_limit_check_all('{errors:a,errors:b}', '{1,-1}', '{1 min,1 min}');
 SELECT * FROM rate_limit_check_all('{errors:a,errors:b,""}', '{1,1,1}', '{1 min,1 min,1 min}');

@@ -260,6 +260,9 @@ BEGIN
         used := rl_log_used(log);
     ELSIF p_operation = 'adjust' AND p_cost < 0 AND used > 0 THEN
         log := rl_log_give_back(log, -greatest(p_cost, - rl_never()));
+        IF cardinality(log) > 0 THEN
+            newest := least(newest, log[cardinality(log) - 1]);
+        END IF;
         outcome.recorded := true;
         used := rl_log_used(log);
     END IF;

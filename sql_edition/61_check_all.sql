@@ -34,6 +34,12 @@ BEGIN
         requests[i] := rl_read_request(NULL, keys[i], limits[i], windows[i],
             CASE WHEN p_costs IS NULL THEN 1 ELSE costs[i] END, p_algorithm);
     END LOOP;
+    IF p_algorithm = 'token_bucket' AND EXISTS (
+        SELECT FROM unnest(requests) r GROUP BY r.key, r.window_length HAVING min(r."limit") <> max(r."limit"))
+    THEN
+        PERFORM rl_refuse('argument "limits" must not differ for the same key and window',
+            'With algorithm "token_bucket" give a counter one limit in a call.');
+    END IF;
     RETURN requests;
 END
 $$;

@@ -213,6 +213,8 @@ give_back_log(const RlLimit *limit, RlState *state, int64 cost)
 		if (newest->cost == 0)
 			state->nhits--;
 	}
+	if (state->nhits > 0)
+		state->time = Min(state->time, state->hits[state->nhits - 1].time);
 	set_end_of_log(limit, state);
 }
 

@@ -90,12 +90,13 @@ rl_sweep(RlPartition *partition, RlTime clock)
 
 /*
  * Remove the next entries that have expired, or else one live counter.  If
- * nothing may go, return false and until when.
+ * nothing may go, return false and until when, and remember it.
  */
 static bool
 evict(RlPartition *partition, RlTime clock, RlTime *until)
 {
 	RlEntry    *victim = NULL;
+	bool		any_pinned = false;
 	int			candidates = 0;
 
 	*until = RL_NEVER;
@@ -113,7 +114,10 @@ evict(RlPartition *partition, RlTime clock, RlTime *until)
 			RlTime		end = protected_until(partition, entry);
 
 			if (entry->flags & RL_ENTRY_PINNED)
+			{
+				any_pinned = true;
 				continue;
+			}
 			if (end > clock)
 			{
 				*until = Min(*until, end);
@@ -126,7 +130,12 @@ evict(RlPartition *partition, RlTime clock, RlTime *until)
 	}
 
 	if (victim == NULL)
+	{
+		/* what this call needs itself may be dropped for the next one */
+		if (!any_pinned && *until != RL_NEVER)
+			partition->full_until = *until;
 		return false;
+	}
 	rl_remove_entry(partition, victim);
 	partition->evictions++;
 	return true;
@@ -149,12 +158,7 @@ rl_make_room(RlPartition *partition, int nchunks, RlTime clock, RlTime *until)
 		if (clock < partition->full_until)
 			return false;
 		if (!evict(partition, clock, until))
-		{
-			/* worth remembering unless all is what the call needs itself */
-			if (*until != RL_NEVER)
-				partition->full_until = *until;
 			return false;
-		}
 	}
 	return true;
 }

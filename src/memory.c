@@ -68,6 +68,17 @@ may_pass_later(const RlCall *call)
 		call->decision.verdict->report.retry_at != RL_NEVER;
 }
 
+/*
+ * Write back a counter that was only re-timed.  That is not worth dropping
+ * another one: if there is no room the next call does it.
+ */
+static void
+write_back_if_room(RlCall *call)
+{
+	if (rl_chunks_wanted(call) <= (int) call->partition->nfree)
+		rl_write_back(call);
+}
+
 static void
 check_locked(RlCall *call)
 {
@@ -77,7 +88,7 @@ check_locked(RlCall *call)
 	if (!call->decision.verdict->allowed)
 	{
 		if (call->decision.re_timed && may_pass_later(call))
-			rl_write_back(call);
+			write_back_if_room(call);
 		rl_note_refusal(call);
 		return;
 	}
@@ -443,7 +454,7 @@ note_refusals(const Batch *batch)
 	for (int i = 0; i < batch->n; i++)
 	{
 		if (batch->calls[i].decision.re_timed)
-			rl_write_back(&batch->calls[i]);
+			write_back_if_room(&batch->calls[i]);
 	}
 	for (int i = 0; i < batch->n; i++)
 	{

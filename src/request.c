@@ -489,6 +489,33 @@ name_element(void *arg)
 }
 
 /*
+ * Refuse a token bucket that is given with two capacities: which of them caps
+ * its level would depend on the order.
+ */
+static void
+check_capacities(const RlRequest *requests, int n)
+{
+	for (int i = 1; i < n; i++)
+	{
+		const RlRequest *a = &requests[i];
+
+		for (int j = 0; j < i; j++)
+		{
+			const RlRequest *b = &requests[j];
+
+			if (a->limit.limit != b->limit.limit &&
+				a->limit.window.length == b->limit.window.length &&
+				a->key.length == b->key.length &&
+				memcmp(a->key.data, b->key.data, a->key.length) == 0)
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						 errmsg("argument \"limits\" must not differ for the same key and window"),
+						 errhint("With algorithm \"token_bucket\" give a counter one limit in a call.")));
+		}
+	}
+}
+
+/*
  * Read the arguments (keys, limits, windows, costs, algorithm) into an array
  * of requests, and return how many there are.
  */
@@ -542,6 +569,8 @@ rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
 	}
 
 	error_context_stack = context.previous;
+	if (algorithm == RL_TOKEN_BUCKET)
+		check_capacities(*requests, n);
 	return n;
 }
 

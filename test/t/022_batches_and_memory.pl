@@ -87,5 +87,35 @@ is( value($node, "SELECT (SELECT count(*) FROM rate_limit_blocks), (SELECT count
 is( value($node, "SELECT used FROM rate_limit_peek_at('2020-01-01 00:30+00', 'past', 20, '1 hour')"),
 	1, 'a replay of the past survives live calls');
 
+# The clock is set back on counters that refuse, while no memory is free: re-timed
+# above exact_hits they would need more.
+$node->safe_psql('postgres', <<'SQL');
+SELECT rate_limit_reset_prefix(''), count(rate_limit_unblock('blocked ' || g)) FROM generate_series(1, 50) AS g;
+SELECT rate_limit_check_at('2030-01-01 00:00+00', lpad('x' || g, 44, 'k'), 100, '1 day', cost)
+  FROM generate_series(1, 40) AS g, unnest('{1,100}'::int[]) AS cost;
+SELECT rate_limit_check_at('2030-01-01 00:00+00', lpad('y' || g, 44, 'k'), 100, '1 day', cost)
+  FROM generate_series(1, 40) AS g, unnest('{1,1,100}'::int[]) AS cost;
+DO $$
+DECLARE
+    refused int := 0;
+BEGIN
+    FOR i IN 1 .. 100000 LOOP
+        refused := CASE WHEN rate_limit_allowed('full ' || i, 1, '1 day') THEN 0 ELSE refused + 1 END;
+        PERFORM rate_limit_allowed('full ' || i, 1, '1 day');
+        EXIT WHEN refused = 400;
+    END LOOP;
+END $$;
+SQL
+is( value($node, <<'SQL'),
+SELECT count(*), bool_or(r.allowed) FROM generate_series(1, 40) AS g,
+	rate_limit_check_at('2029-12-31 23:00+00', lpad('x' || g, 44, 'k'), 200, '1 day', 200) AS r
+SQL
+	'40|f', 'fault 9: a clock that steps back while memory is full');
+is( value($node, <<'SQL'),
+SELECT count(*), min(r.used), max(r.used) FROM generate_series(1, 40) AS g,
+	rate_limit_adjust_at('2030-01-01 00:00+00', lpad('y' || g, 44, 'k'), 100, '1 day', -1) AS r
+SQL
+	'40|1|1', 'and giving back needs no memory');
+
 $node->stop;
 done_testing();

@@ -279,6 +279,7 @@ BEGIN
         a := pick('sliding_window', 'fixed_window', 'anchored_window', 'token_bucket');
         k := ARRAY(SELECT 'batch ' || whole(1, CASE WHEN g % 10 = 0 THEN 9 ELSE 8 END) FROM generate_series(1, n));
         l := ARRAY(SELECT whole(1, 10 + g / 2) FROM generate_series(1, n));
+        l := CASE WHEN a = 'token_bucket' THEN array_fill(l[1], ARRAY[n]) ELSE l END;
         w := ARRAY(SELECT pick(interval '$AGE', '875999 hours') FROM generate_series(1, n));
         c := ARRAY(SELECT whole(0, 3) FROM generate_series(1, n));
         INSERT INTO batches

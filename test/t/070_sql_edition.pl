@@ -284,11 +284,12 @@ BEGIN
     FOR i IN 1 .. 2000 LOOP
         n := whole(1, 6);
         b.id := i;
+        b.a := pick('sliding_window', 'fixed_window', 'anchored_window', 'token_bucket');
         b.k := ARRAY(SELECT 'batch ' || whole(1, CASE WHEN i % 10 = 0 THEN 9 ELSE 8 END) FROM generate_series(1, n));
         b.l := ARRAY(SELECT whole(1, 10 + i / 2) FROM generate_series(1, n));
+        b.l := CASE WHEN b.a = 'token_bucket' THEN array_fill(b.l[1], ARRAY[n]) ELSE b.l END;
         b.w := ARRAY(SELECT pick(interval '$AGE', '875999 hours') FROM generate_series(1, n));
         b.c := ARRAY(SELECT whole(0, 3) FROM generate_series(1, n));
-        b.a := pick('sliding_window', 'fixed_window', 'anchored_window', 'token_bucket');
         b."table" := batch(b.k, b.l, b.w, b.c, b.a);
         INSERT INTO batches SELECT b.*;
     END LOOP;
