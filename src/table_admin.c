@@ -26,7 +26,7 @@
 /* One admitted call in this many looks for expired rows ... */
 #define PRUNE_CHANCE			8
 
-/* ... in so many pages, chosen at random. */
+/* ... in so many pages, and the next one in those behind. */
 #define PRUNE_PAGES				2
 
 static RlHit hits[RL_MAX_HITS];
@@ -100,14 +100,15 @@ rl_table_prune(Oid schema, int64 max)
 /* The schema of the table to prune when the transaction commits. */
 static Oid	prune_schema = InvalidOid;
 
-/* Look for expired rows in some pages. */
+/* Look for expired rows in some pages, beginning anywhere. */
 static void
 prune_some(Oid schema)
 {
+	static BlockNumber page = InvalidBlockNumber;
+
 	RlTableSession session;
 	Relation	relation;
 	BlockNumber pages;
-	BlockNumber page;
 	ItemPointerData from;
 	ItemPointerData to;
 	Datum		args[2] = {PointerGetDatum(&from), PointerGetDatum(&to)};
@@ -118,9 +119,12 @@ prune_some(Oid schema)
 	table_close(relation, AccessShareLock);
 	if (pages > 0)
 	{
-		page = pg_prng_uint32(&pg_global_prng_state) % pages;
+		if (page == InvalidBlockNumber)
+			page = pg_prng_uint32(&pg_global_prng_state);
+		page %= pages;
 		ItemPointerSet(&from, page, 0);
-		ItemPointerSet(&to, page + PRUNE_PAGES, 0);
+		page += PRUNE_PAGES;
+		ItemPointerSet(&to, page, 0);
 		rl_table_run(RL_SQL_PRUNE_SOME, args);
 	}
 	rl_table_end(&session);
