@@ -92,7 +92,7 @@ rl_load_state(RlCall *call)
 								counter->state_words, state);
 		Assert(valid);
 	}
-	call->decision.re_timed = rl_refresh(&call->decision.request->limit, state, call->decision.now);
+	call->decision.re_timed = rl_refresh_decision(&call->decision);
 	call->decision.recorded = false;
 }
 
@@ -158,7 +158,8 @@ rl_write_back(RlCall *call)
 		call->counter->flags &= ~RL_ENTRY_REFUSED;
 	}
 
-	nwords = rl_encode_state(&call->decision.request->limit, call->decision.state, state_words);
+	nwords = rl_encode_state(&call->decision.request->limit,
+							 call->decision.state, state_words);
 	rl_set_state(partition, call->counter, state_words, nwords);
 	call->counter->expires = rl_keep_until(&call->decision);
 	if (call->decision.request->has_time)
@@ -200,7 +201,8 @@ rl_note_refusal(RlCall *call)
 {
 	const RlVerdict *verdict = call->decision.verdict;
 	RlEntry    *entry = verdict->blocked ? call->block : call->counter;
-	RlTime		until = rl_clock_time(&call->decision, verdict->report.retry_at);
+	RlTime		until = rl_clock_time(&call->decision,
+									  verdict->report.retry_at);
 
 	if (entry == NULL)
 		return;

@@ -22,6 +22,14 @@ rl_set_time(RlDecision *decision)
 	decision->now = request->has_time ? request->at : decision->clock;
 }
 
+/* Bring the state to the instant of the decision; see rl_refresh(). */
+bool
+rl_refresh_decision(RlDecision *decision)
+{
+	return rl_refresh(&decision->request->limit, decision->state,
+					  decision->now);
+}
+
 /*
  * Convert an instant of decisions into one of the server's clock, as far away
  * from now as it is.

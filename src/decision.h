@@ -32,6 +32,7 @@ typedef struct RlDecision
 #define RL_REPLAY_GRACE			(3600 * RL_USECS_PER_SEC)
 
 extern void rl_set_time(RlDecision *decision);
+extern bool rl_refresh_decision(RlDecision *decision);
 extern RlTime rl_clock_time(const RlDecision *decision, RlTime time);
 extern RlTime rl_keep_until(const RlDecision *decision);
 extern void rl_judge(RlDecision *decision, int64 cost);

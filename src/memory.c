@@ -42,18 +42,18 @@ rl_raise_memory_full(void)
 static bool
 make_room(RlCall *call, RlTime *until)
 {
-	int			nchunks = rl_chunks_wanted(call);
+	RlTime		clock = call->decision.clock;
 	bool		enough;
 
 	if (call->counter == NULL)
-	{
-		rl_sweep(call->partition, call->decision.clock);
-		return rl_make_room(call->partition, nchunks, call->decision.clock, until);
-	}
+		rl_sweep(call->partition, clock);
+	else
+		call->counter->flags |= RL_ENTRY_PINNED;
 
-	call->counter->flags |= RL_ENTRY_PINNED;
-	enough = rl_make_room(call->partition, nchunks, call->decision.clock, until);
-	call->counter->flags &= ~RL_ENTRY_PINNED;
+	enough = rl_make_room(call->partition, rl_chunks_wanted(call), clock,
+						  until);
+	if (call->counter != NULL)
+		call->counter->flags &= ~RL_ENTRY_PINNED;
 	return enough;
 }
 
@@ -344,7 +344,7 @@ judge_batch(const Batch *batch)
 		RlCall	   *call = &batch->calls[i];
 
 		/* a state that is shared has been left by a call of another limit */
-		rl_refresh(&call->decision.request->limit, call->decision.state, call->decision.now);
+		rl_refresh_decision(&call->decision);
 		rl_judge(&call->decision, batch->totals[i]);
 		admitted = admitted && call->decision.verdict->allowed;
 	}
@@ -359,7 +359,7 @@ charge_batch(const Batch *batch)
 	{
 		RlDecision *decision = &batch->calls[i].decision;
 
-		rl_refresh(&decision->request->limit, decision->state, decision->now);
+		rl_refresh_decision(decision);
 		rl_charge(decision);
 		if (decision->recorded)
 			batch->owners[i]->decision.recorded = true;
@@ -382,7 +382,7 @@ pin_batch(const Batch *batch, bool pinned)
 	}
 }
 
-/* Return how many more chunks a call needs; what others give is not counted. */
+/* Return how many chunks a call needs; what it gives back does not count. */
 static int
 chunks_to_find(const Batch *batch, const RlCall *call)
 {
@@ -406,7 +406,8 @@ make_room_for(const Batch *batch, int first, RlTime *untils)
 	for (end = first; end < batch->n &&
 		 batch->sorted[end]->partition == partition; end++)
 		nchunks += chunks_to_find(batch, batch->sorted[end]);
-	if (rl_make_room(partition, nchunks, batch->calls[0].decision.clock, &until))
+	if (rl_make_room(partition, nchunks, batch->calls[0].decision.clock,
+					 &until))
 		return true;
 
 	for (int i = first; i < end; i++)
@@ -441,8 +442,10 @@ settle_batch(const Batch *batch, RlTime *untils)
 
 	for (int i = 0; enough && i < batch->n; i++)
 	{
-		if (batch->calls[i].decision.recorded && is_owner(batch, &batch->calls[i]))
-			rl_write_back(&batch->calls[i]);
+		RlCall	   *call = &batch->calls[i];
+
+		if (call->decision.recorded && is_owner(batch, call))
+			rl_write_back(call);
 	}
 	return enough;
 }

@@ -488,6 +488,16 @@ name_element(void *arg)
 	errcontext("element %d of the arrays", *(int *) arg + 1);
 }
 
+/* Tell whether two requests of one call are for the same counter. */
+bool
+rl_same_counter(const RlRequest *a, const RlRequest *b)
+{
+	return a->limit.window.unit == b->limit.window.unit &&
+		a->limit.window.length == b->limit.window.length &&
+		a->key.length == b->key.length &&
+		memcmp(a->key.data, b->key.data, a->key.length) == 0;
+}
+
 /*
  * Refuse a token bucket that is given with two capacities: which of them caps
  * its level would depend on the order.
@@ -503,10 +513,7 @@ check_capacities(const RlRequest *requests, int n)
 		{
 			const RlRequest *b = &requests[j];
 
-			if (a->limit.limit != b->limit.limit &&
-				a->limit.window.length == b->limit.window.length &&
-				a->key.length == b->key.length &&
-				memcmp(a->key.data, b->key.data, a->key.length) == 0)
+			if (a->limit.limit != b->limit.limit && rl_same_counter(a, b))
 				ereport(ERROR,
 						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						 errmsg("argument \"limits\" must not differ for the same key and window"),

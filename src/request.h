@@ -43,6 +43,7 @@ typedef struct RlRequest
 extern void rl_read_request(FunctionCallInfo fcinfo, int first,
 							bool adjustment, RlRequest *request);
 extern int	rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests);
+extern bool rl_same_counter(const RlRequest *a, const RlRequest *b);
 extern RlBytes rl_read_key(FunctionCallInfo fcinfo, int argno);
 extern RlBytes rl_read_prefix(FunctionCallInfo fcinfo, int argno);
 extern RlBytes rl_read_reason(FunctionCallInfo fcinfo, int argno);

@@ -62,8 +62,7 @@ static bool
 decide(RlDecision *decision, RlOperation operation)
 {
 	rl_set_time(decision);
-	decision->re_timed = rl_refresh(&decision->request->limit,
-									decision->state, decision->now);
+	decision->re_timed = rl_refresh_decision(decision);
 	decision->recorded = false;
 
 	if (operation == RL_ADJUST)
@@ -92,7 +91,8 @@ Datum
 rate_limit_table_state(PG_FUNCTION_ARGS)
 {
 	check_in_progress(fcinfo);
-	PG_RETURN_DATUM(rl_state_to_array(&current->request->limit, current->state));
+	PG_RETURN_DATUM(rl_state_to_array(&current->request->limit,
+									  current->state));
 }
 
 /* Return the instant of the decision by the server's clock. */
@@ -148,7 +148,8 @@ set_identity_args(const RlRequest *request, Datum *args)
 	args[1] = CStringGetTextDatum(rl_algorithm_name(request->limit.algorithm));
 	args[2] = Int64GetDatum(window->length);
 	args[3] = CStringGetTextDatum(rl_unit_names[window->unit]);
-	args[4] = CStringGetTextDatum(request->zone_name ? request->zone_name : "");
+	args[4] = CStringGetTextDatum(request->zone_name ? request->zone_name :
+								  "");
 }
 
 static void
@@ -175,7 +176,7 @@ peek(RlDecision *decision, int64 cost, Datum *args)
 		rl_state_from_array(&decision->request->limit, rl_table_column(0, 1),
 							decision->state, hits);
 	rl_set_time(decision);
-	rl_refresh(&decision->request->limit, decision->state, decision->now);
+	rl_refresh_decision(decision);
 	rl_judge(decision, cost);
 }
 
@@ -277,15 +278,6 @@ compare_requests(const void *a, const void *b)
 	return request_a < request_b ? -1 : 1;
 }
 
-static bool
-same_counter(const RlRequest *a, const RlRequest *b)
-{
-	return compare_bytes(a->key.data, a->key.length,
-						 b->key.data, b->key.length) == 0 &&
-		a->limit.window.unit == b->limit.window.unit &&
-		a->limit.window.length == b->limit.window.length;
-}
-
 /* Judge all sorted requests without recording anything. */
 static bool
 peek_all(const RlRequest **sorted, int n, const RlRequest *requests,
@@ -301,7 +293,7 @@ peek_all(const RlRequest **sorted, int n, const RlRequest *requests,
 		RlState		state;
 		Datum		args[RL_TABLE_MAX_ARGS];
 
-		if (i == 0 || !same_counter(sorted[i - 1], request))
+		if (i == 0 || !rl_same_counter(sorted[i - 1], request))
 			total = 0;
 		total += Min(request->cost, PG_INT64_MAX - total);
 		init_decision(&decision, request, &verdicts[request - requests],
