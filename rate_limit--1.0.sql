@@ -36,6 +36,8 @@ COMMENT ON COLUMN @extschema@.rate_limit_result.rule IS
  */
 CREATE TABLE @extschema@.rate_limit_state (
     key             pg_catalog.text COLLATE "C" NOT NULL,
+    policy          pg_catalog.text COLLATE "C" NOT NULL DEFAULT '',
+    rule            pg_catalog.text COLLATE "C" NOT NULL DEFAULT '',
     algorithm       pg_catalog.text COLLATE "C" NOT NULL,
     window_length   pg_catalog.int8 NOT NULL,
     window_unit     pg_catalog.text COLLATE "C" NOT NULL,
@@ -44,7 +46,7 @@ CREATE TABLE @extschema@.rate_limit_state (
     "limit"         pg_catalog.int8 NOT NULL,
     expires_at      pg_catalog.timestamptz NOT NULL,
     last_use        pg_catalog.timestamptz NOT NULL,
-    PRIMARY KEY (key, algorithm, window_length, window_unit, time_zone)
+    PRIMARY KEY (key, policy, rule, algorithm, window_length, window_unit, time_zone)
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -54,6 +56,8 @@ REVOKE ALL ON @extschema@.rate_limit_state FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.rate_limit_state', '');
 COMMENT ON TABLE @extschema@.rate_limit_state IS
 'counters of the table store, one row each; written by the functions only';
+COMMENT ON COLUMN @extschema@.rate_limit_state.policy IS
+'whose counter it is; empty if it is that of ad-hoc calls';
 COMMENT ON COLUMN @extschema@.rate_limit_state.window_length IS
 'length of the window in window_unit: microsecond, day or month';
 COMMENT ON COLUMN @extschema@.rate_limit_state.time_zone IS
@@ -62,39 +66,6 @@ COMMENT ON COLUMN @extschema@.rate_limit_state.state IS
 'what is recorded, as src/state.c describes it';
 COMMENT ON COLUMN @extschema@.rate_limit_state.expires_at IS
 'from then on the row means nothing and is removed sooner or later';
-
-CREATE FUNCTION @extschema@.rate_limit_table_step(
-    state           pg_catalog.int8[])
-RETURNS pg_catalog.bool
-AS 'MODULE_PATHNAME', 'rate_limit_table_step'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-REVOKE ALL ON FUNCTION @extschema@.rate_limit_table_step FROM PUBLIC;
-COMMENT ON FUNCTION @extschema@.rate_limit_table_step IS
-'internal to the table store: decides on the state of a row';
-
-CREATE FUNCTION @extschema@.rate_limit_table_state()
-RETURNS pg_catalog.int8[]
-AS 'MODULE_PATHNAME', 'rate_limit_table_state'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-REVOKE ALL ON FUNCTION @extschema@.rate_limit_table_state FROM PUBLIC;
-COMMENT ON FUNCTION @extschema@.rate_limit_table_state IS
-'internal to the table store: the state after rate_limit_table_step';
-
-CREATE FUNCTION @extschema@.rate_limit_table_expires_at()
-RETURNS pg_catalog.timestamptz
-AS 'MODULE_PATHNAME', 'rate_limit_table_expires_at'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-REVOKE ALL ON FUNCTION @extschema@.rate_limit_table_expires_at FROM PUBLIC;
-COMMENT ON FUNCTION @extschema@.rate_limit_table_expires_at IS
-'internal to the table store: until when that state has to be kept';
-
-CREATE FUNCTION @extschema@.rate_limit_table_last_use()
-RETURNS pg_catalog.timestamptz
-AS 'MODULE_PATHNAME', 'rate_limit_table_last_use'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-REVOKE ALL ON FUNCTION @extschema@.rate_limit_table_last_use FROM PUBLIC;
-COMMENT ON FUNCTION @extschema@.rate_limit_table_last_use IS
-'internal to the table store: the instant of the decision';
 
 /*
  * Deciding

@@ -3,12 +3,6 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS rate_limit;
 RESET client_min_messages;
 
--- what the statements call cannot be called by itself
-SELECT rate_limit_table_step('{}');
-SELECT rate_limit_table_state();
-SELECT rate_limit_table_expires_at();
-SELECT rate_limit_table_last_use();
-
 -- a row that the functions have not written is an error, not an admission, and goes
 -- with a reset
 SELECT allowed FROM rate_limit_check('table_errors:a', 3, '1 hour', store => 'table');
@@ -45,3 +39,9 @@ DROP EXTENSION rate_limit;
 COMMIT;
 CREATE EXTENSION rate_limit;
 SELECT allowed, used FROM rate_limit_check('table_errors:a', 3, '1 hour', store => 'table');
+
+-- nor within a command that is about to change the very row
+SELECT allowed FROM rate_limit_check('table_errors:own', 3, '1 hour', store => 'table');
+UPDATE rate_limit_state SET last_use = now() WHERE key = 'table_errors:own'
+    RETURNING (rate_limit_check('table_errors:own', 3, '1 hour', store => 'table')).used;
+SELECT used FROM rate_limit_check('table_errors:own', 3, '1 hour', store => 'table');

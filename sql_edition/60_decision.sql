@@ -1,11 +1,33 @@
 /*
- * Deciding: the counter's row is locked, the algorithm steps, and the row is
- * written if anything was recorded.
- *
- * The extension has its upsert call the step.  Here the verdict could not be
- * handed out of that statement, so the row is locked by a statement of its own;
- * the lock is the same, and a refusal writes no row version either.
+ * Deciding: the algorithm steps on the counter's row as it was last committed; if
+ * that admits the call, the row is locked, the algorithm steps again, and the row
+ * is written.  So a refusal writes nothing and waits for nobody.
  */
+
+/* Return the state of a counter, locked or not, NULL if there is none. */
+CREATE FUNCTION rl_stored(p_request rl_request, p_lock bool) RETURNS int8[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    stored int8[];
+BEGIN
+    IF p_lock THEN
+        SELECT s.state INTO stored
+        FROM rate_limit_state s
+        WHERE s.key = p_request.key AND s.algorithm = p_request.algorithm
+            AND s.window_length = p_request.window_length AND s.window_unit = p_request.window_unit
+            AND s.time_zone = p_request.time_zone
+        FOR UPDATE;
+    ELSE
+        SELECT s.state INTO stored
+        FROM rate_limit_state s
+        WHERE s.key = p_request.key AND s.algorithm = p_request.algorithm
+            AND s.window_length = p_request.window_length AND s.window_unit = p_request.window_unit
+            AND s.time_zone = p_request.time_zone;
+    END IF;
+    RETURN stored;
+END
+$$;
 
 /*
  * Decide on a state as of an instant.  The operation is check: record the cost if
@@ -82,14 +104,9 @@ CREATE FUNCTION rl_peek(p_request rl_request, p_cost int8) RETURNS rl_outcome
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    stored int8[];
+    stored int8[] := rl_stored(p_request, false);
     block_end int8 := rl_block_end(p_request.key);
 BEGIN
-    SELECT s.state INTO stored
-    FROM rate_limit_state s
-    WHERE s.key = p_request.key AND s.algorithm = p_request.algorithm
-        AND s.window_length = p_request.window_length AND s.window_unit = p_request.window_unit
-        AND s.time_zone = p_request.time_zone;
     RETURN rl_judge(p_request, stored, coalesce(p_request.at, rl_instant(clock_timestamp())), p_cost, block_end);
 END
 $$;
@@ -130,7 +147,7 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     stored int8[];
-    is_stored bool := false;
+    is_locked bool := false;
     -- a serializable transaction should not have looked for what others insert
     may_be_stored bool := p_request.cost <= 0 OR current_setting('transaction_isolation') <> 'serializable';
     clock timestamptz;
@@ -148,21 +165,23 @@ BEGIN
 
     LOOP
         IF may_be_stored THEN
-            SELECT s.state INTO stored
-            FROM rate_limit_state s
-            WHERE s.key = p_request.key AND s.algorithm = p_request.algorithm
-                AND s.window_length = p_request.window_length AND s.window_unit = p_request.window_unit
-                AND s.time_zone = p_request.time_zone
-            FOR UPDATE;
-            is_stored := FOUND;
+            stored := rl_stored(p_request, is_locked);
         END IF;
-
         clock := clock_timestamp();
         outcome := rl_step(p_request, stored, coalesce(p_request.at, rl_instant(clock)), p_request.cost, p_operation);
         EXIT WHEN NOT outcome.recorded AND NOT outcome.re_timed;
 
         keep_until := rl_keep_until(p_request, outcome, clock);
-        IF is_stored THEN
+        IF stored IS NULL THEN
+            -- if another session comes first, its row is there to be locked
+            INSERT INTO rate_limit_state AS s
+                (key, algorithm, window_length, window_unit, time_zone, state, "limit", expires_at, last_use)
+            VALUES (p_request.key, p_request.algorithm, p_request.window_length, p_request.window_unit,
+                p_request.time_zone, outcome.state, p_request."limit", keep_until, clock)
+            ON CONFLICT DO NOTHING;
+            EXIT WHEN FOUND;
+            may_be_stored := true;
+        ELSIF is_locked THEN
             UPDATE rate_limit_state s
             SET state = outcome.state,
                 "limit" = CASE WHEN p_request.cost > 0 THEN p_request."limit" ELSE s."limit" END,
@@ -173,15 +192,7 @@ BEGIN
                 AND s.time_zone = p_request.time_zone;
             EXIT;
         END IF;
-
-        -- if another session comes first, its row is there to be locked
-        INSERT INTO rate_limit_state AS s
-            (key, algorithm, window_length, window_unit, time_zone, state, "limit", expires_at, last_use)
-        VALUES (p_request.key, p_request.algorithm, p_request.window_length, p_request.window_unit,
-            p_request.time_zone, outcome.state, p_request."limit", keep_until, clock)
-        ON CONFLICT DO NOTHING;
-        EXIT WHEN FOUND;
-        may_be_stored := true;
+        is_locked := true;
     END LOOP;
     RETURN outcome;
 END

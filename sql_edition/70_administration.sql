@@ -1,9 +1,10 @@
 /*
  * Expired rows: one call in eight that has written a row looks at two pages,
- * chosen at random, when its transaction commits.  Then it takes no more locks, so
- * that the rows removed, which are those of other keys, cannot be part of a
- * deadlock.  Under isolation levels above READ COMMITTED rows that others have
- * changed would be an error.
+ * chosen at random, when its transaction commits.  It removes rows that have
+ * expired for longer than a minute: a key that is used now and then keeps its
+ * row.  It takes no more locks by then, so that the rows removed, which are those
+ * of other keys, cannot be part of a deadlock.  Under isolation levels above READ
+ * COMMITTED rows that others have changed would be an error.
  */
 CREATE FUNCTION rl_prune_some() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
@@ -17,7 +18,7 @@ BEGIN
         WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM rate_limit_state s
             WHERE s.ctid >= format('(%s,0)', page)::tid AND s.ctid < format('(%s,0)', page + 2)::tid
-                AND s.expires_at <= clock_timestamp()
+                AND s.expires_at <= clock_timestamp() - interval '1 minute'
             FOR UPDATE SKIP LOCKED));
     END IF;
     RETURN NULL;

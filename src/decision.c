@@ -102,6 +102,17 @@ rl_judge(RlDecision *decision, int64 cost)
 				  &verdict->report);
 }
 
+/*
+ * Tell whether a refused call waits for its counter.  Only then does it matter
+ * that the counter was re-timed.
+ */
+bool
+rl_may_pass_later(const RlDecision *decision)
+{
+	return !decision->blocked &&
+		decision->verdict->report.retry_at != RL_NEVER;
+}
+
 /* Report on a call whose cost has been recorded. */
 static void
 report_charged(const RlDecision *decision)

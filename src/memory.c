@@ -58,17 +58,6 @@ make_room(RlCall *call, RlTime *until)
 }
 
 /*
- * Tell whether a refused call waits for its counter.  Only then does it matter
- * that the counter was re-timed.
- */
-static bool
-may_pass_later(const RlCall *call)
-{
-	return !call->decision.blocked &&
-		call->decision.verdict->report.retry_at != RL_NEVER;
-}
-
-/*
  * Write back a counter that was only re-timed.  That is not worth dropping
  * another one: if there is no room the next call does it.
  */
@@ -87,7 +76,7 @@ check_locked(RlCall *call)
 	rl_judge(&call->decision, call->decision.request->cost);
 	if (!call->decision.verdict->allowed)
 	{
-		if (call->decision.re_timed && may_pass_later(call))
+		if (call->decision.re_timed && rl_may_pass_later(&call->decision))
 			write_back_if_room(call);
 		rl_note_refusal(call);
 		return;

@@ -26,6 +26,8 @@ typedef struct RlBytes
 typedef struct RlRequest
 {
 	RlBytes		key;
+	RlBytes		policy;			/* and ... */
+	RlBytes		rule;			/* ... whose counter it is; empty if ad hoc */
 	RlLimit		limit;
 	RlZone		zone;			/* what limit.window.zone points to */
 	const char *zone_name;		/* of a calendar window, else NULL */

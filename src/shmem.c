@@ -21,14 +21,12 @@
 #include "shmem.h"
 
 #include "settings.h"
+#include "subtransaction.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 
 typedef struct RlControl
 {
@@ -124,9 +122,11 @@ rl_init_shmem(void)
  */
 
 /* Create the segment unless another process was faster. */
-static void
-create_segment(Size bytes)
+static bool
+create_segment(void *arg)
 {
+	Size		bytes = *(Size *) arg;
+
 	LWLockAcquire(&control->lock, LW_EXCLUSIVE);
 	if (control->segment == DSM_HANDLE_INVALID)
 	{
@@ -139,6 +139,7 @@ create_segment(Size bytes)
 		control->segment = dsm_segment_handle(segment);
 	}
 	LWLockRelease(&control->lock);
+	return true;
 }
 
 /* Tell whether an error says that there may be room for less memory. */
@@ -150,37 +151,17 @@ asks_for_less(const ErrorData *error, Size bytes)
 		 error->sqlerrcode == ERRCODE_OUT_OF_MEMORY);
 }
 
-/*
- * Try to create the segment in a subtransaction, which cleans up after a
- * failure.  Return false if it should be tried with fewer bytes.
- */
+/* Return false if it should be tried with fewer bytes. */
 static bool
 try_create_segment(Size bytes)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
+	ErrorData  *error;
 
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		create_segment(bytes);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-
-	if (error != NULL && !asks_for_less(error, bytes))
+	if (rl_try(create_segment, &bytes, &error))
+		return true;
+	if (!asks_for_less(error, bytes))
 		ReThrowError(error);
-	return error == NULL;
+	return false;
 }
 
 /* Set the arena up with as much of rate_limit.memory as can be had. */

@@ -9,9 +9,8 @@
 
 #include "table_store.h"
 
-#include "table_sql.h"
+#include "table_row.h"
 
-#include "access/table.h"
 #include "access/xact.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
@@ -24,10 +23,10 @@
 #include "utils/timestamp.h"
 
 /* One admitted call in this many looks for expired rows ... */
-#define PRUNE_CHANCE			8
+#define PRUNE_CHANCE			32
 
 /* ... in so many pages, and the next one in those behind. */
-#define PRUNE_PAGES				2
+#define PRUNE_PAGES				4
 
 static RlHit hits[RL_MAX_HITS];
 
@@ -38,10 +37,12 @@ run_counting(Oid schema, RlStatement statement, Datum arg)
 	RlTableSession session;
 	int64		count;
 
-	rl_table_begin(&session, schema);
+	rl_table_open(&session, schema, RowExclusiveLock);
+	SPI_connect();
 	rl_table_run(statement, &arg);
 	count = DatumGetInt64(rl_table_column(0, 1));
-	rl_table_end(&session);
+	SPI_finish();
+	rl_table_close(&session);
 	return count;
 }
 
@@ -64,10 +65,12 @@ reset(Oid schema, RlBytes bytes, RlStatement find, RlStatement remove)
 	if (!XactReadOnly)
 		return run_counting(schema, remove, arg);
 
-	rl_table_begin(&session, schema);
+	rl_table_open(&session, schema, AccessShareLock);
+	SPI_connect();
 	if (rl_table_run(find, &arg) > 0)
 		PreventCommandIfReadOnly("a reset of the table store");
-	rl_table_end(&session);
+	SPI_finish();
+	rl_table_close(&session);
 	return 0;
 }
 
@@ -107,16 +110,13 @@ prune_some(Oid schema)
 	static BlockNumber page = InvalidBlockNumber;
 
 	RlTableSession session;
-	Relation	relation;
 	BlockNumber pages;
 	ItemPointerData from;
 	ItemPointerData to;
 	Datum		args[2] = {PointerGetDatum(&from), PointerGetDatum(&to)};
 
-	rl_table_begin(&session, schema);
-	relation = table_open(session.relation, AccessShareLock);
-	pages = RelationGetNumberOfBlocks(relation);
-	table_close(relation, AccessShareLock);
+	rl_table_open(&session, schema, RowExclusiveLock);
+	pages = RelationGetNumberOfBlocks(session.relation);
 	if (pages > 0)
 	{
 		if (page == InvalidBlockNumber)
@@ -125,9 +125,11 @@ prune_some(Oid schema)
 		ItemPointerSet(&from, page, 0);
 		page += PRUNE_PAGES;
 		ItemPointerSet(&to, page, 0);
+		SPI_connect();
 		rl_table_run(RL_SQL_PRUNE_SOME, args);
+		SPI_finish();
 	}
-	rl_table_end(&session);
+	rl_table_close(&session);
 }
 
 static void
@@ -174,26 +176,41 @@ rl_table_prune_at_commit(Oid schema)
  *-------------------------------------------------------------------------
  */
 
+static RlBytes
+bytes_column(int64 number, RlColumn column)
+{
+	text	   *value = DatumGetTextPP(rl_table_column(number, column));
+	RlBytes		bytes = {VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+
+	return bytes;
+}
+
+static char *
+string_column(int64 number, RlColumn column)
+{
+	return TextDatumGetCString(rl_table_column(number, column));
+}
+
 /* Take a row apart.  Return false if its zone is not known any more. */
 static bool
 read_row(int64 number, RlTableRow *row)
 {
 	RlLimit    *limit = &row->limit;
-	text	   *key = DatumGetTextPP(rl_table_column(number, 1));
-	char	   *unit = TextDatumGetCString(rl_table_column(number, 4));
-	char	   *zone = TextDatumGetCString(rl_table_column(number, 5));
+	char	   *unit = string_column(number, RL_COLUMN_WINDOW_UNIT);
+	char	   *zone = string_column(number, RL_COLUMN_TIME_ZONE);
 
 	memset(row, 0, sizeof(RlTableRow));
-	row->key.data = VARDATA_ANY(key);
-	row->key.length = VARSIZE_ANY_EXHDR(key);
-	limit->algorithm = rl_algorithm_of_text(DatumGetTextPP(rl_table_column(number, 2)));
-	limit->window.length = DatumGetInt64(rl_table_column(number, 3));
+	row->key = bytes_column(number, RL_COLUMN_KEY);
+	row->policy = bytes_column(number, RL_COLUMN_POLICY);
+	row->rule = bytes_column(number, RL_COLUMN_RULE);
+	limit->algorithm = rl_algorithm_of_text(DatumGetTextPP(rl_table_column(number, RL_COLUMN_ALGORITHM)));
+	limit->window.length = DatumGetInt64(rl_table_column(number, RL_COLUMN_WINDOW_LENGTH));
 	while (strcmp(unit, rl_unit_names[limit->window.unit]) != 0)
 		limit->window.unit++;
-	limit->limit = DatumGetInt64(rl_table_column(number, 7));
+	limit->limit = DatumGetInt64(rl_table_column(number, RL_COLUMN_LIMIT));
 	limit->exact_hits = RL_MAX_EXACT_HITS;
-	row->expires_at = DatumGetTimestampTz(rl_table_column(number, 8));
-	row->last_use = DatumGetTimestampTz(rl_table_column(number, 9));
+	row->expires_at = DatumGetTimestampTz(rl_table_column(number, RL_COLUMN_EXPIRES_AT));
+	row->last_use = DatumGetTimestampTz(rl_table_column(number, RL_COLUMN_LAST_USE));
 
 	if (zone[0] != '\0')
 	{
@@ -201,7 +218,8 @@ read_row(int64 number, RlTableRow *row)
 			return false;
 		limit->window.zone = &row->zone;
 	}
-	rl_state_from_array(limit, rl_table_column(number, 6), &row->state, hits);
+	rl_state_from_array(limit, rl_table_column(number, RL_COLUMN_STATE),
+						&row->state, hits);
 	limit->capacity = limit->algorithm == RL_TOKEN_BUCKET ?
 		row->state.capacity : limit->limit;
 	return row->state.active;
@@ -215,7 +233,8 @@ rl_table_for_each_row(Oid schema, RlTableRowFunction function, void *arg)
 	RlTime		now = GetCurrentTimestamp();
 	int64		nrows;
 
-	rl_table_begin(&session, schema);
+	rl_table_open(&session, schema, AccessShareLock);
+	SPI_connect();
 	nrows = rl_table_run(RL_SQL_SELECT_ALL, NULL);
 	for (int64 i = 0; i < nrows; i++)
 	{
@@ -225,5 +244,6 @@ rl_table_for_each_row(Oid schema, RlTableRowFunction function, void *arg)
 		if (read_row(i, &row) && row.expires_at > now)
 			function(&row, arg);
 	}
-	rl_table_end(&session);
+	SPI_finish();
+	rl_table_close(&session);
 }

@@ -11,22 +11,13 @@
 
 #include "state.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_class.h"
+#include "access/table.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
-
-/* what says which counter */
-#define IDENTITY_TYPES			TEXTOID, TEXTOID, INT8OID, TEXTOID, TEXTOID
-#define IDENTITY_CONDITION \
-	"key OPERATOR(pg_catalog.=) $1 AND algorithm OPERATOR(pg_catalog.=) $2" \
-	" AND window_length OPERATOR(pg_catalog.=) $3" \
-	" AND window_unit OPERATOR(pg_catalog.=) $4" \
-	" AND time_zone OPERATOR(pg_catalog.=) $5"
+#include "utils/rel.h"
 
 /* In the texts, %1$s is the schema. */
 static const struct
@@ -37,25 +28,12 @@ static const struct
 }			statements[RL_NUM_STATEMENTS] =
 
 {
-	[RL_SQL_UPSERT] = {9, {IDENTITY_TYPES, INT8ARRAYOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID},
-	"INSERT INTO %1$s.rate_limit_state AS s"
-	" (key, algorithm, window_length, window_unit, time_zone, state,"
-	" \"limit\", expires_at, last_use)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-	" ON CONFLICT (key, algorithm, window_length, window_unit, time_zone)"
-	" DO UPDATE SET state = %1$s.rate_limit_table_state(),"
-	" \"limit\" = excluded.\"limit\","
-	" expires_at = %1$s.rate_limit_table_expires_at(),"
-	" last_use = %1$s.rate_limit_table_last_use()"
-	" WHERE %1$s.rate_limit_table_step(s.state)"},
-	[RL_SQL_UPDATE_ROW] = {RL_TABLE_IDENTITY_ARGS, {IDENTITY_TYPES},
-	"UPDATE %1$s.rate_limit_state"
-	" SET state = %1$s.rate_limit_table_state(),"
-	" expires_at = %1$s.rate_limit_table_expires_at(),"
-	" last_use = %1$s.rate_limit_table_last_use()"
-	" WHERE " IDENTITY_CONDITION " AND %1$s.rate_limit_table_step(state)"},
-	[RL_SQL_SELECT_ROW] = {RL_TABLE_IDENTITY_ARGS, {IDENTITY_TYPES},
-	"SELECT state FROM %1$s.rate_limit_state WHERE " IDENTITY_CONDITION},
+	[RL_SQL_INSERT_ROW] = {11, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID, TEXTOID, INT8ARRAYOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID},
+	"INSERT INTO %1$s.rate_limit_state"
+	" (key, policy, rule, algorithm, window_length, window_unit, time_zone,"
+	" state, \"limit\", expires_at, last_use)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+	" ON CONFLICT DO NOTHING"},
 	[RL_SQL_RESET] = {1, {TEXTOID},
 	"WITH gone AS (DELETE FROM %1$s.rate_limit_state"
 	" WHERE key OPERATOR(pg_catalog.=) $1 RETURNING expires_at)"
@@ -84,11 +62,12 @@ static const struct
 	" WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
 	"SELECT ctid FROM %1$s.rate_limit_state"
 	" WHERE ctid OPERATOR(pg_catalog.>=) $1 AND ctid OPERATOR(pg_catalog.<) $2"
-	" AND expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()"
+	" AND expires_at OPERATOR(pg_catalog.<=) (pg_catalog.clock_timestamp()"
+	" OPERATOR(pg_catalog.-) interval " RL_PRUNE_GRACE ")"
 	" LIMIT " CppAsString2(RL_PRUNE_ROWS) " FOR UPDATE SKIP LOCKED))"},
 	[RL_SQL_SELECT_ALL] = {0, {InvalidOid},
-	"SELECT key, algorithm, window_length, window_unit, time_zone, state,"
-	" \"limit\", expires_at, last_use FROM %1$s.rate_limit_state"}
+	"SELECT key, policy, rule, algorithm, window_length, window_unit,"
+	" time_zone, state, \"limit\", expires_at, last_use FROM %1$s.rate_limit_state"}
 };
 
 /* The plans, and for which schema they were made. */
@@ -119,38 +98,35 @@ forget_plans(void)
 	}
 }
 
-/* Connect to SPI and become the owner of the table in a schema. */
+/* Open the table in a schema and become its owner. */
 void
-rl_table_begin(RlTableSession *session, Oid schema)
+rl_table_open(RlTableSession *session, Oid schema, LOCKMODE lock)
 {
-	HeapTuple	tuple;
-	Oid			owner;
+	Oid			table = get_relname_relid("rate_limit_state", schema);
+
+	if (!OidIsValid(table))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table \"rate_limit_state\" does not exist"),
+				 errhint("Create the extension \"rate_limit\" anew.")));
+	session->relation = table_open(table, lock);
 
 	if (plans_schema != schema)
 		forget_plans();
 	plans_schema = schema;
 
-	session->relation = get_relname_relid("rate_limit_state", schema);
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(session->relation));
-	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table \"rate_limit_state\" does not exist"),
-				 errhint("Create the extension \"rate_limit\" anew.")));
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-
-	SPI_connect();
 	GetUserIdAndSecContext(&session->user, &session->security_context);
-	SetUserIdAndSecContext(owner, session->security_context |
+	SetUserIdAndSecContext(session->relation->rd_rel->relowner,
+						   session->security_context |
 						   SECURITY_LOCAL_USERID_CHANGE);
 }
 
+/* The lock stays until the transaction ends. */
 void
-rl_table_end(const RlTableSession *session)
+rl_table_close(const RlTableSession *session)
 {
 	SetUserIdAndSecContext(session->user, session->security_context);
-	SPI_finish();
+	table_close(session->relation, NoLock);
 }
 
 /* Run a statement; rows are in SPI_tuptable, their number is returned. */
@@ -165,8 +141,10 @@ rl_table_run(RlStatement statement, Datum *args)
 		char	   *text = psprintf(statements[statement].text,
 									quote_identifier(get_namespace_name(plans_schema)));
 
-		plan = SPI_prepare(text, statements[statement].nargs,
-						   (Oid *) statements[statement].types);
+		/* no argument makes another plan better */
+		plan = SPI_prepare_cursor(text, statements[statement].nargs,
+								  (Oid *) statements[statement].types,
+								  CURSOR_OPT_GENERIC_PLAN);
 		if (plan == NULL || SPI_keepplan(plan) != 0)
 			elog(ERROR, "could not prepare \"%s\"", text);
 		plans[statement] = plan;

@@ -14,15 +14,19 @@
 #include "algorithm.h"
 
 #include "executor/spi.h"
+#include "storage/lockdefs.h"
+#include "utils/relcache.h"
 
-/* how many expired rows a look for some removes */
-#define RL_PRUNE_ROWS			64
+/*
+ * How many rows a look for some removes, and how long they must have expired: a
+ * key that is used now and then keeps its row.
+ */
+#define RL_PRUNE_ROWS			128
+#define RL_PRUNE_GRACE			"'1 minute'"
 
 typedef enum RlStatement
 {
-	RL_SQL_UPSERT,
-	RL_SQL_UPDATE_ROW,
-	RL_SQL_SELECT_ROW,
+	RL_SQL_INSERT_ROW,
 	RL_SQL_RESET,
 	RL_SQL_RESET_PREFIX,
 	RL_SQL_FIND_KEY,
@@ -33,20 +37,22 @@ typedef enum RlStatement
 	RL_NUM_STATEMENTS
 } RlStatement;
 
-/* the arguments $1 to $5 say which counter; no statement has more than this */
-#define RL_TABLE_IDENTITY_ARGS	5
-#define RL_TABLE_MAX_ARGS		9
+/* no statement has more arguments */
+#define RL_TABLE_MAX_ARGS		11
 
-/* What rl_table_end() has to put back. */
+/* The table while it is worked with, and what is to be put back then. */
 typedef struct RlTableSession
 {
+	Relation	relation;
 	Oid			user;
 	int			security_context;
-	Oid			relation;
 } RlTableSession;
 
-extern void rl_table_begin(RlTableSession *session, Oid schema);
-extern void rl_table_end(const RlTableSession *session);
+extern void rl_table_open(RlTableSession *session, Oid schema,
+						  LOCKMODE lock);
+extern void rl_table_close(const RlTableSession *session);
+
+/* between SPI_connect() and SPI_finish() */
 extern int64 rl_table_run(RlStatement statement, Datum *args);
 extern Datum rl_table_column(int64 row, int number);
 

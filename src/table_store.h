@@ -18,6 +18,8 @@
 typedef struct RlTableRow
 {
 	RlBytes		key;
+	RlBytes		policy;			/* and ... */
+	RlBytes		rule;			/* ... empty if ad hoc */
 	RlLimit		limit;			/* as last recorded */
 	RlZone		zone;			/* what limit.window.zone points to */
 	const char *zone_name;		/* NULL unless a calendar window */

@@ -250,7 +250,7 @@ SQL
 	"rate_limit_check('k', 5, '1 min', store => 'memory') | 0A000 | store \"memory\" needs the C library of the extension rate_limit, which its SQL edition does without | Use \"table\" or leave it out, or install the extension.\n"
 	  . "rate_limit_check('k', 5, '1 min', store => 'disk') | 22023 | argument \"store\" is not known: \"disk\" | Use \"table\".",
 	'there is no memory store');
-fails_with($node, "INSERT INTO rate_limit_state VALUES ('bad', 'sliding_window', 60000000, 'microsecond', '', '{3}', 5, 'infinity', now());\n"
+fails_with($node, "INSERT INTO rate_limit_state (key, algorithm, window_length, window_unit, time_zone, state, \"limit\", expires_at, last_use) VALUES ('bad', 'sliding_window', 60000000, 'microsecond', '', '{3}', 5, 'infinity', now());\n"
 	  . "SELECT * FROM rate_limit_check('bad', 5, '1 min')",
 	'XX001', 'column "state" of a row of rate_limit_state is damaged', 'a damaged row is refused',
 	database => 'plain', user => 'owner');
@@ -305,7 +305,7 @@ plain($batches . <<SQL);
 CREATE TABLE steps (id int, history int, op text, at timestamptz, key text, "limit" bigint, "window" interval,
     cost bigint, algorithm text, burst bigint, zone text, exact_hits int, memory text, "table" text, answer text);
 CREATE TABLE states (LIKE rate_limit_state);
-ALTER TABLE states DROP COLUMN expires_at, DROP COLUMN last_use;
+ALTER TABLE states DROP COLUMN policy, DROP COLUMN rule, DROP COLUMN expires_at, DROP COLUMN last_use;
 \\copy steps (id, history, op, at, key, "limit", "window", cost, algorithm, burst, zone, exact_hits, memory, "table") FROM '$folder/steps.copy'
 \\copy states (key, algorithm, window_length, window_unit, time_zone, state, "limit") FROM '$folder/states.copy'
 \\copy batches FROM '$folder/batches.copy'

@@ -1,0 +1,362 @@
+/*-------------------------------------------------------------------------
+ *
+ * table_row.c
+ *	  One row of rate_limit_state: finding, locking and writing it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "table_row.h"
+
+#include "compat.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_collation.h"
+#include "commands/trigger.h"
+#include "common/hashfn.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+/* the fourth field of the queue's lock; SQL functions use 1 and 2 */
+#define QUEUE_CLASS				0x524C
+
+static uint64
+hash_text(const text *value)
+{
+	return hash_bytes_extended((const unsigned char *) VARDATA_ANY(value),
+							   VARSIZE_ANY_EXHDR(value), 0);
+}
+
+static Datum
+text_datum(const char *data, int length)
+{
+	return PointerGetDatum(cstring_to_text_with_len(data, length));
+}
+
+static Datum
+cstring_datum(const char *string)
+{
+	return text_datum(string, strlen(string));
+}
+
+/* Say which counter. */
+static void
+set_identity(RlRow *row)
+{
+	const RlRequest *request = row->request;
+	const RlLimit *limit = &request->limit;
+	Datum	   *identity = row->identity;
+
+	identity[RL_COLUMN_KEY - 1] = text_datum(request->key.data,
+											 request->key.length);
+	identity[RL_COLUMN_POLICY - 1] = text_datum(request->policy.data,
+												request->policy.length);
+	identity[RL_COLUMN_RULE - 1] = text_datum(request->rule.data,
+											  request->rule.length);
+	identity[RL_COLUMN_ALGORITHM - 1] =
+		cstring_datum(rl_algorithm_name(limit->algorithm));
+	identity[RL_COLUMN_WINDOW_LENGTH - 1] = Int64GetDatum(limit->window.length);
+	identity[RL_COLUMN_WINDOW_UNIT - 1] =
+		cstring_datum(rl_unit_names[limit->window.unit]);
+	identity[RL_COLUMN_TIME_ZONE - 1] =
+		cstring_datum(request->zone_name ? request->zone_name : "");
+}
+
+void
+rl_init_row(RlRow *row, RlTableSession *session, const RlRequest *request)
+{
+	row->session = session;
+	row->request = request;
+	row->tuple = NULL;
+	row->queued = false;
+	row->locked = false;
+	set_identity(row);
+
+	for (int i = 0; i < RL_IDENTITY_COLUMNS; i++)
+	{
+		AttrNumber	column = i + 1;
+		bool		is_length = column == RL_COLUMN_WINDOW_LENGTH;
+
+		ScanKeyEntryInitialize(&row->keys[i], 0, column,
+							   BTEqualStrategyNumber, InvalidOid,
+							   is_length ? InvalidOid : C_COLLATION_OID,
+							   is_length ? F_INT8EQ : F_TEXTEQ,
+							   row->identity[i]);
+	}
+}
+
+/*
+ * Find the row as it was last committed, or as this transaction has left it,
+ * without waiting; under REPEATABLE READ as the snapshot has it.
+ */
+void
+rl_find_row(RlRow *row)
+{
+	Relation	relation = row->session->relation;
+	Snapshot	snapshot = RegisterSnapshot(IsolationUsesXactSnapshot() ?
+											GetTransactionSnapshot() :
+											GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(relation,
+										  rl_primary_key(relation), true,
+										  snapshot, RL_IDENTITY_COLUMNS,
+										  row->keys);
+	HeapTuple	tuple = systable_getnext(scan);
+
+	row->tuple = HeapTupleIsValid(tuple) ? heap_copytuple(tuple) : NULL;
+	row->locked = false;
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+}
+
+/*
+ * Tell whether the version that was found is still the newest.  Under
+ * REPEATABLE READ it must be.
+ */
+static bool
+is_newest(TM_Result result)
+{
+	switch (result)
+	{
+		case TM_Ok:
+			return true;
+		case TM_Updated:
+		case TM_Deleted:
+			if (IsolationUsesXactSnapshot())
+				ereport(ERROR,
+						(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+						 errmsg("could not serialize access due to concurrent update")));
+			return false;
+		case TM_SelfModified:
+			ereport(ERROR,
+					(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+					 errmsg("a command that changes a row of rate_limit_state cannot use it in a check")));
+		default:
+			elog(ERROR, "unexpected state of a row of rate_limit_state: %d",
+				 result);
+	}
+	return false;
+}
+
+/*
+ * Calls that find a row held by another transaction queue for it, so that its
+ * end wakes one of them and not all.  The queue is an advisory lock, of a kind
+ * that no SQL function takes, on a 64-bit hash of the counter.  It only
+ * spares wake-ups; what protects the row is the lock of the row.
+ */
+static void
+join_queue(RlRow *row)
+{
+	uint64		hash = RelationGetRelid(row->session->relation);
+
+	for (int i = 0; i < RL_IDENTITY_COLUMNS; i++)
+		hash = hash_combine64(hash, i + 1 == RL_COLUMN_WINDOW_LENGTH ?
+							  DatumGetUInt64(row->identity[i]) :
+							  hash_text(DatumGetTextPP(row->identity[i])));
+	SET_LOCKTAG_ADVISORY(row->queue, MyDatabaseId, (uint32) (hash >> 32),
+						 (uint32) hash, QUEUE_CLASS);
+	LockAcquire(&row->queue, ExclusiveLock, false, false);
+	row->queued = true;
+}
+
+/* Let the next one have its turn, without waiting for the transaction's end. */
+void
+rl_leave_queue(RlRow *row)
+{
+	if (row->queued)
+		LockRelease(&row->queue, ExclusiveLock, false);
+	row->queued = false;
+}
+
+/*
+ * Lock the version that was found, after whoever holds it has ended the
+ * transaction.  If that has changed it, it is not locked.
+ */
+static void
+lock_row(RlRow *row)
+{
+	Relation	relation = row->session->relation;
+	TupleTableSlot *slot = table_slot_create(relation, NULL);
+	TM_FailureData failure;
+
+	row->locked = is_newest(table_tuple_lock(relation, &row->tuple->t_self,
+											 GetActiveSnapshot(), slot,
+											 GetCurrentCommandId(false),
+											 LockTupleNoKeyExclusive,
+											 LockWaitBlock, 0, &failure));
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/*
+ * Wait for whoever holds the row.  Then it has either been locked, or is to be
+ * found anew.
+ */
+void
+rl_wait_for_row(RlRow *row)
+{
+	if (row->queued)
+		lock_row(row);
+	else
+		join_queue(row);
+}
+
+/* Read the state. */
+void
+rl_read_row(const RlRow *row, RlState *state, RlHit *hits)
+{
+	bool		is_null;
+	Datum		value = heap_getattr(row->tuple, RL_COLUMN_STATE,
+									 RelationGetDescr(row->session->relation),
+									 &is_null);
+
+	rl_state_from_array(&row->request->limit, value, state, hits);
+}
+
+/* What a decision leaves behind.  Nothing charged: the limit stays. */
+static void
+set_result(const RlDecision *decision, Datum *values)
+{
+	const RlRequest *request = decision->request;
+	RlTime		until = decision->state->active ?
+	rl_keep_until(decision) : decision->clock;
+
+	values[RL_COLUMN_STATE - 1] = rl_state_to_array(&request->limit,
+													decision->state);
+	if (request->cost > 0)
+		values[RL_COLUMN_LIMIT - 1] = Int64GetDatum(request->limit.limit);
+	values[RL_COLUMN_EXPIRES_AT - 1] = TimestampTzGetDatum(until);
+	values[RL_COLUMN_LAST_USE - 1] = TimestampTzGetDatum(decision->clock);
+}
+
+/* Let the executor write into the indexes and call triggers. */
+static EState *
+start_executor(Relation relation, ResultRelInfo **target)
+{
+	EState	   *estate = CreateExecutorState();
+
+	*target = makeNode(ResultRelInfo);
+	InitResultRelInfo(*target, relation, 0, NULL, 0);
+	ExecOpenIndices(*target, false);
+	estate->es_opened_result_relations = list_make1(*target);
+	estate->es_output_cid = GetCurrentCommandId(true);
+	return estate;
+}
+
+static void
+end_executor(EState *estate)
+{
+	ExecResetTupleTable(estate->es_tupleTable, false);
+	ExecCloseResultRelations(estate);
+	FreeExecutorState(estate);
+}
+
+/* Replace the locked row, with all that an UPDATE does. */
+static void
+update_with_triggers(RlRow *row, TupleTableSlot *new_slot)
+{
+	Relation	relation = row->session->relation;
+	ResultRelInfo *target;
+	EState	   *estate = start_executor(relation, &target);
+	EPQState	epq = {0};		/* the row is locked: nothing to recheck */
+	TupleTableSlot *old_slot =
+	MakeSingleTupleTableSlot(RelationGetDescr(relation),
+							 &TTSOpsHeapTuple);
+
+	ExecStoreHeapTuple(row->tuple, old_slot, false);
+	AfterTriggerBeginQuery();
+	ExecSimpleRelationUpdate(target, estate, &epq, old_slot, new_slot);
+	AfterTriggerEndQuery(estate);
+
+	ExecDropSingleTupleTableSlot(old_slot);
+	end_executor(estate);
+}
+
+static void
+insert_index_entries(Relation relation, TupleTableSlot *slot,
+					 TU_UpdateIndexes which)
+{
+	ResultRelInfo *target;
+	EState	   *estate = start_executor(relation, &target);
+
+	rl_insert_index_entries(target, slot, estate, which);
+	end_executor(estate);
+}
+
+/*
+ * Replace the version that was found, if it is the newest and nobody else holds
+ * it.  Not to wait would take the own lock for that of somebody else.
+ */
+static bool
+try_to_update(RlRow *row, TupleTableSlot *new_slot)
+{
+	Relation	relation = row->session->relation;
+	TM_FailureData failure;
+	LockTupleMode lock_mode;
+	TU_UpdateIndexes update_indexes;
+	TM_Result	result;
+
+	result = table_tuple_update(relation, &row->tuple->t_self, new_slot,
+								GetCurrentCommandId(true),
+								GetActiveSnapshot(), InvalidSnapshot,
+								row->locked,
+								&failure, &lock_mode, &update_indexes);
+	if (result == TM_BeingModified || !is_newest(result))
+		return false;
+	if (update_indexes != TU_None)
+		insert_index_entries(relation, new_slot, update_indexes);
+	return true;
+}
+
+/*
+ * Write what a decision leaves behind.  Return false if the row has to be
+ * locked, or found anew, before.
+ */
+bool
+rl_update_row(RlRow *row, const RlDecision *decision)
+{
+	Relation	relation = row->session->relation;
+	TupleDesc	descriptor = RelationGetDescr(relation);
+	bool		has_triggers = relation->trigdesc != NULL;
+	TupleTableSlot *new_slot;
+	bool		done = true;
+
+	if (has_triggers && !row->locked)
+		return false;
+
+	new_slot = MakeSingleTupleTableSlot(descriptor, &TTSOpsVirtual);
+	heap_deform_tuple(row->tuple, descriptor, new_slot->tts_values,
+					  new_slot->tts_isnull);
+	set_result(decision, new_slot->tts_values);
+	ExecStoreVirtualTuple(new_slot);
+
+	if (has_triggers)
+		update_with_triggers(row, new_slot);
+	else
+		done = try_to_update(row, new_slot);
+	ExecDropSingleTupleTableSlot(new_slot);
+	CommandCounterIncrement();
+	return done;
+}
+
+/* Insert a row, unless somebody else has. */
+bool
+rl_insert_row(RlRow *row, const RlDecision *decision)
+{
+	Datum		values[RL_TABLE_COLUMNS];
+	bool		inserted;
+
+	memcpy(values, row->identity, sizeof(row->identity));
+	set_result(decision, values);
+	SPI_connect();
+	inserted = rl_table_run(RL_SQL_INSERT_ROW, values) > 0;
+	SPI_finish();
+	return inserted;
+}
