@@ -171,6 +171,7 @@ SELECT rate_limit_unblock('errors:a');
 
 -- fault 3: NULL is an error wherever a value is needed, never an admission: in each
 -- argument of each function, the others being good
+INSERT INTO rate_limit_policies (policy, "limit", "window") VALUES ('errors:null', 1000, '1 min');
 SELECT proname || ': refuses NULL as '
     || coalesce(string_agg(missing, ', ' ORDER BY n) FILTER (WHERE raised LIKE E'%\n  22004: argument "' || missing || '" must not be null'), '-')
     || coalesce('; takes it as ' || string_agg(missing, ', ' ORDER BY n) FILTER (WHERE raised LIKE E'%\n  no error'), '')
@@ -185,11 +186,14 @@ FROM (
         JOIN (VALUES ('at', $$'2024-03-01 12:00Z'$$), ('key', $$'errors:null'$$), ('limit', '1000'), ('window', $$'1 min'$$),
                      ('cost', '1'), ('delta', '1'), ('algorithm', $$'token_bucket'$$), ('burst', '500'), ('store', $$'memory'$$),
                      ('time_zone', $$'UTC'$$), ('keys', $$'{errors:null}'$$), ('limits', $$'{1000}'$$), ('windows', $$'{1 min}'$$),
-                     ('costs', $$'{1}'$$), ('prefix', $$'errors:null'$$), ('duration', $$'1 us'$$), ('reason', $$'test'$$)) g(a, good) USING (a)
+                     ('costs', $$'{1}'$$), ('prefix', $$'errors:null'$$), ('duration', $$'1 us'$$), ('reason', $$'test'$$),
+                     ('policy', $$'errors:null'$$), ('r', $$'(t,1,0,1,0,2024-03-01,)'$$), ('name', $$'default'$$),
+                     ('ip', $$'192.0.2.1'$$), ('v4_prefix', '32'), ('v6_prefix', '64')) g(a, good) USING (a)
     GROUP BY proname, missing, n
     ORDER BY proname, n) t
 GROUP BY proname
 ORDER BY proname;
+DELETE FROM rate_limit_policies WHERE policy = 'errors:null';
 -- one bucket with two capacities
 SELECT * FROM rate_limit_check_all('{errors:a,errors:b,errors:a}', '{5,6,7}', '{1 min,1 min,60 s}', NULL, 'token_bucket');
 -- an element of an array is named in the context

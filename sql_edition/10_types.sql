@@ -10,14 +10,17 @@
 /* What a caller asks for, once its arguments have been found good. */
 CREATE TYPE rl_request AS (
     key             text COLLATE "C",
+    policy          text COLLATE "C",   -- and rule: of a policy, else empty
+    rule            text COLLATE "C",
     algorithm       text COLLATE "C",
     window_length   int8,
     window_unit     text COLLATE "C",
     time_zone       text COLLATE "C",
-    "limit"         int8,
+    "limit"         int8,       -- NULL: unlimited
     capacity        int8,       -- burst of a token bucket, else the limit
     cost            int8,       -- may be negative in an adjustment
-    at              int8        -- decide as if it were then; NULL: now
+    at              int8,       -- decide as if it were then; NULL: now
+    shadow          bool        -- a rule that never refuses
 );
 COMMENT ON TYPE rl_request IS
 'internal: what a call asks for';

@@ -47,6 +47,19 @@ BEGIN
 END
 $$;
 
+/* In an adjustment the cost is called "delta" and may be negative. */
+CREATE FUNCTION rl_check_cost(p_cost int8, p_adjustment bool) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_cost IS NULL THEN
+        PERFORM rl_refuse_null(CASE WHEN p_adjustment THEN 'delta' ELSE 'cost' END);
+    ELSIF p_cost < 0 AND NOT p_adjustment THEN
+        PERFORM rl_refuse('argument "cost" must not be negative', 'Use rate_limit_adjust to give quota back.');
+    END IF;
+END
+$$;
+
 CREATE FUNCTION rl_check_algorithm(p_algorithm text) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -182,7 +195,7 @@ BEGIN
 END
 $$;
 
-/* All arguments of a call.  In an adjustment the cost is called "delta". */
+/* All arguments of a call. */
 CREATE FUNCTION rl_read_request(p_at int8, p_key text, p_limit int8, p_window interval, p_cost int8,
     p_algorithm text, p_burst int8 DEFAULT NULL, p_store text DEFAULT NULL, p_time_zone text DEFAULT NULL,
     p_adjustment bool DEFAULT false)
@@ -201,15 +214,16 @@ BEGIN
             'Give the cost that is admitted per window; 0 refuses everything.');
     ELSIF p_window IS NULL THEN
         PERFORM rl_refuse_null('window');
-    ELSIF p_cost IS NULL THEN
-        PERFORM rl_refuse_null(CASE WHEN p_adjustment THEN 'delta' ELSE 'cost' END);
-    ELSIF p_cost < 0 AND NOT p_adjustment THEN
-        PERFORM rl_refuse('argument "cost" must not be negative', 'Use rate_limit_adjust to give quota back.');
+    ELSIF p_cost IS NULL OR p_cost < 0 THEN
+        PERFORM rl_check_cost(p_cost, p_adjustment);
     END IF;
     PERFORM rl_check_algorithm(p_algorithm);
 
     request.at := p_at;
     request.key := p_key;
+    request.policy := '';
+    request.rule := '';
+    request.shadow := false;
     request.algorithm := p_algorithm;
     request."limit" := p_limit;
     request.capacity := p_limit;

@@ -11,21 +11,42 @@ AS $$
 DECLARE
     stored int8[];
 BEGIN
-    IF p_lock THEN
+    IF p_request."limit" IS NULL THEN
+        RETURN NULL;
+    ELSIF p_lock THEN
         SELECT s.state INTO stored
         FROM rate_limit_state s
-        WHERE s.key = p_request.key AND s.algorithm = p_request.algorithm
-            AND s.window_length = p_request.window_length AND s.window_unit = p_request.window_unit
-            AND s.time_zone = p_request.time_zone
+        WHERE s.key = p_request.key AND s.policy = p_request.policy AND s.rule = p_request.rule
+            AND s.algorithm = p_request.algorithm AND s.window_length = p_request.window_length
+            AND s.window_unit = p_request.window_unit AND s.time_zone = p_request.time_zone
         FOR UPDATE;
     ELSE
         SELECT s.state INTO stored
         FROM rate_limit_state s
-        WHERE s.key = p_request.key AND s.algorithm = p_request.algorithm
-            AND s.window_length = p_request.window_length AND s.window_unit = p_request.window_unit
-            AND s.time_zone = p_request.time_zone;
+        WHERE s.key = p_request.key AND s.policy = p_request.policy AND s.rule = p_request.rule
+            AND s.algorithm = p_request.algorithm AND s.window_length = p_request.window_length
+            AND s.window_unit = p_request.window_unit AND s.time_zone = p_request.time_zone;
     END IF;
     RETURN stored;
+END
+$$;
+
+/* What is decided where there is no limit: nothing counts, nothing is used. */
+CREATE FUNCTION rl_unlimited(p_now int8) RETURNS rl_outcome
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    outcome rl_outcome;
+BEGIN
+    outcome.allowed := true;
+    outcome.blocked := false;
+    outcome.used := 0;
+    outcome.decided_at := p_now;
+    outcome.retry_at := p_now;
+    outcome.reset_at := p_now;
+    outcome.recorded := false;
+    outcome.re_timed := false;
+    RETURN outcome;
 END
 $$;
 
@@ -41,7 +62,9 @@ AS $$
 DECLARE
     outcome rl_outcome;
 BEGIN
-    IF array_position(p_state, NULL) IS NOT NULL THEN
+    IF p_request."limit" IS NULL THEN
+        RETURN rl_unlimited(p_now);
+    ELSIF array_position(p_state, NULL) IS NOT NULL THEN
         PERFORM rl_refuse_state();
     END IF;
     IF p_request.algorithm = 'sliding_window' THEN
@@ -154,11 +177,13 @@ DECLARE
     keep_until timestamptz;
     outcome rl_outcome;
 BEGIN
-    IF p_operation <> 'peek' THEN
+    IF p_operation = 'adjust' AND p_request."limit" IS NULL THEN
+        RETURN rl_unlimited(coalesce(p_request.at, rl_instant(clock_timestamp())));
+    ELSIF p_operation <> 'peek' AND p_request."limit" IS NOT NULL THEN
         PERFORM rl_refuse_read_only();
     END IF;
     IF p_operation = 'peek' OR p_operation = 'check' AND (
-        p_request.cost = 0 OR p_request."limit" = 0 OR p_request.cost > p_request.capacity
+        p_request."limit" IS NULL OR p_request.cost = 0 OR p_request."limit" = 0 OR p_request.cost > p_request.capacity
         OR rl_block_end(p_request.key) > coalesce(p_request.at, rl_instant(clock_timestamp()))) THEN
         RETURN rl_peek(p_request, p_request.cost);
     END IF;
@@ -175,9 +200,11 @@ BEGIN
         IF stored IS NULL THEN
             -- if another session comes first, its row is there to be locked
             INSERT INTO rate_limit_state AS s
-                (key, algorithm, window_length, window_unit, time_zone, state, "limit", expires_at, last_use)
-            VALUES (p_request.key, p_request.algorithm, p_request.window_length, p_request.window_unit,
-                p_request.time_zone, outcome.state, p_request."limit", keep_until, clock)
+                (key, policy, rule, algorithm, window_length, window_unit, time_zone,
+                 state, "limit", expires_at, last_use)
+            VALUES (p_request.key, p_request.policy, p_request.rule, p_request.algorithm,
+                p_request.window_length, p_request.window_unit, p_request.time_zone,
+                outcome.state, p_request."limit", keep_until, clock)
             ON CONFLICT DO NOTHING;
             EXIT WHEN FOUND;
             may_be_stored := true;
@@ -187,9 +214,9 @@ BEGIN
                 "limit" = CASE WHEN p_request.cost > 0 THEN p_request."limit" ELSE s."limit" END,
                 expires_at = keep_until,
                 last_use = clock
-            WHERE s.key = p_request.key AND s.algorithm = p_request.algorithm
-                AND s.window_length = p_request.window_length AND s.window_unit = p_request.window_unit
-                AND s.time_zone = p_request.time_zone;
+            WHERE s.key = p_request.key AND s.policy = p_request.policy AND s.rule = p_request.rule
+                AND s.algorithm = p_request.algorithm AND s.window_length = p_request.window_length
+                AND s.window_unit = p_request.window_unit AND s.time_zone = p_request.time_zone;
             EXIT;
         END IF;
         is_locked := true;
@@ -215,9 +242,7 @@ BEGIN
     IF p_outcome.reset_at <> rl_never() THEN
         result.reset_at := rl_timestamp(p_outcome.reset_at);
     END IF;
-    IF p_outcome.blocked THEN
-        result.rule := 'block';
-    END IF;
+    result.rule := CASE WHEN p_outcome.blocked THEN 'block' ELSE nullif(p_request.rule, '') END;
     RETURN result;
 END
 $$;

@@ -48,9 +48,10 @@ $$;
 CREATE FUNCTION rl_lock_order(p_requests rl_request[]) RETURNS int[]
 LANGUAGE sql
 AS $$
-    SELECT array_agg(r.ord::int ORDER BY r.key, r.window_unit = 'month', r.window_unit = 'day', r.window_length, r.ord)
+    SELECT array_agg(r.ord::int ORDER BY r.key, r.policy, r.rule,
+        r.window_unit = 'month', r.window_unit = 'day', r.window_length, r.ord)
     FROM unnest(p_requests) WITH ORDINALITY
-        AS r(key, algorithm, window_length, window_unit, time_zone, "limit", capacity, cost, at, ord);
+        AS r(key, policy, rule, algorithm, window_length, window_unit, time_zone, "limit", capacity, cost, at, shadow, ord);
 $$;
 
 /*
@@ -69,8 +70,8 @@ DECLARE
 BEGIN
     FOREACH i IN ARRAY p_order LOOP
         request := p_requests[i];
-        IF (request.key, request.window_unit, request.window_length)
-            IS DISTINCT FROM (last.key, last.window_unit, last.window_length) THEN
+        IF (request.key, request.rule, request.window_unit, request.window_length)
+            IS DISTINCT FROM (last.key, last.rule, last.window_unit, last.window_length) THEN
             total := 0;
         END IF;
         total := total + least(request.cost, rl_never() - total);
@@ -79,6 +80,21 @@ BEGIN
     END LOOP;
     RETURN outcomes;
 END
+$$;
+
+/* Does this keep the call as a whole from being admitted?  A block always does. */
+CREATE FUNCTION rl_refuses(p_request rl_request, p_outcome rl_outcome) RETURNS bool
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RETURN NOT p_outcome.allowed AND (p_outcome.blocked OR NOT p_request.shadow);
+END
+$$;
+
+CREATE FUNCTION rl_any_refuses(p_requests rl_request[], p_outcomes rl_outcome[]) RETURNS bool
+LANGUAGE sql
+AS $$
+    SELECT bool_or(rl_refuses(p_requests[i], p_outcomes[i])) FROM generate_subscripts(p_requests, 1) i;
 $$;
 
 /* Charge all, or take back what was charged and return NULL if one is refused. */
@@ -92,7 +108,7 @@ DECLARE
 BEGIN
     FOREACH i IN ARRAY p_order LOOP
         outcome := rl_decide('check', p_requests[i]);
-        IF NOT outcome.allowed THEN
+        IF rl_refuses(p_requests[i], outcome) THEN
             RAISE SQLSTATE 'RL000';
         END IF;
         outcomes[i] := outcome;
@@ -110,10 +126,12 @@ DECLARE
     lock_order int[] := rl_lock_order(p_requests);
     outcomes rl_outcome[];
 BEGIN
-    PERFORM rl_refuse_read_only();
+    IF EXISTS (SELECT FROM unnest(p_requests) r WHERE r."limit" IS NOT NULL) THEN
+        PERFORM rl_refuse_read_only();
+    END IF;
     LOOP
         outcomes := rl_peek_all(p_requests, lock_order);
-        IF EXISTS (SELECT FROM unnest(outcomes) o WHERE NOT o.allowed) THEN
+        IF rl_any_refuses(p_requests, outcomes) THEN
             RETURN outcomes;
         END IF;
         outcomes := rl_charge_all(p_requests, lock_order);

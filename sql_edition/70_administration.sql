@@ -25,11 +25,36 @@ BEGIN
 END
 $$;
 
+/* The same for blocks, which rules with block_for may make by the thousand. */
+CREATE FUNCTION rl_prune_some_blocks() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+AS $$
+DECLARE
+    pages int8 := pg_relation_size('rate_limit_blocked') / current_setting('block_size')::int;
+    page int8 := floor(random() * pages);
+BEGIN
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        DELETE FROM rate_limit_blocked
+        WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM rate_limit_blocked b
+            WHERE b.ctid >= format('(%s,0)', page)::tid AND b.ctid < format('(%s,0)', page + 2)::tid
+                AND b.until <= clock_timestamp()
+            FOR UPDATE SKIP LOCKED));
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 /* Rows that were written by hand or restored have been used before. */
 CREATE CONSTRAINT TRIGGER rl_prune_some AFTER INSERT OR UPDATE ON rate_limit_state
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (new.last_use >= statement_timestamp() AND random() < 0.125)
     EXECUTE FUNCTION rl_prune_some();
+
+CREATE CONSTRAINT TRIGGER rl_prune_some_blocks AFTER INSERT OR UPDATE ON rate_limit_blocked
+    DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (new.blocked_at >= statement_timestamp() AND random() < 0.125)
+    EXECUTE FUNCTION rl_prune_some_blocks();
 
 /* Return when a block that starts now ends.  What is far too long cannot be added. */
 CREATE FUNCTION rl_read_block_end(p_duration interval, p_now timestamptz) RETURNS timestamptz

@@ -42,9 +42,11 @@ rate_limit_block(PG_FUNCTION_ARGS)
 {
 	RlBytes		key = rl_read_key(fcinfo, 0);
 	RlTime		now = GetCurrentTimestamp();
-	RlTime		end = rl_read_block_end(fcinfo, 1, now);
+	RlTime		end = rl_block_end(PG_ARGISNULL(1) ? NULL :
+								   PG_GETARG_INTERVAL_P(1), now);
 
-	rl_memory_block(key, now, end, rl_read_reason(fcinfo, 2));
+	if (!rl_memory_block(key, now, end, rl_read_reason(fcinfo, 2), true))
+		rl_raise_memory_full();
 	PG_RETURN_VOID();
 }
 

@@ -93,18 +93,24 @@ init_partition(RlPartition *partition, Size bytes, int tranche)
 void
 rl_init_arena(RlArena *arena, Size bytes, int tranche, bool preloaded)
 {
+	Size		room;
+
 	arena->bytes = bytes;
+	arena->nstats = Min(bytes / RL_STATS_SHARE / sizeof(RlStats),
+						RL_MAX_STATS);
+	arena->nstats_used = 0;
+	room = bytes - ARENA_HEAD_BYTES - arena->nstats * sizeof(RlStats);
 	arena->npartitions = RL_MAX_PARTITIONS;
 	while (arena->npartitions > 1 &&
 		   bytes / arena->npartitions < RL_MIN_PARTITION_BYTES)
 		arena->npartitions /= 2;
 	arena->partition_bytes = TYPEALIGN_DOWN(RL_CHUNK_BYTES,
-											(bytes - ARENA_HEAD_BYTES) /
-											arena->npartitions);
+											room / arena->npartitions);
 	arena->tranche = tranche;
 	arena->preloaded = preloaded;
 	arena->set_up_at = GetCurrentTimestamp();
 
+	LWLockInitialize(&arena->stats_lock, tranche);
 	for (int i = 0; i < arena->npartitions; i++)
 		init_partition(rl_partition(arena, i), arena->partition_bytes,
 					   tranche);
@@ -115,6 +121,13 @@ rl_partition(RlArena *arena, int number)
 {
 	return (RlPartition *) ((char *) arena + ARENA_HEAD_BYTES +
 							number * arena->partition_bytes);
+}
+
+/* The counts lie behind the last partition. */
+RlStats *
+rl_stats(RlArena *arena, int number)
+{
+	return (RlStats *) rl_partition(arena, arena->npartitions) + number;
 }
 
 /* Return the number of the partition that a key's entries are in. */

@@ -3,8 +3,8 @@
  * arena.h
  *	  The shared memory of the memory store: partitions, entries, chunks.
  *
- * The arena is one piece of memory of fixed size.  It holds its head and a
- * number of partitions of equal size; a key belongs to the partition that its
+ * The arena is one piece of memory of fixed size.  It holds its head, a number
+ * of partitions of equal size, and the counts of stats.h; a key belongs to the partition that its
  * hash says, with all its counters and its block.  A partition is a hash table
  * with chains and a pool of chunks of 64 bytes.  An entry takes one chunk for
  * its head (RlEntry) and as many as it needs for its tail, linked through an
@@ -18,7 +18,9 @@
  *
  * Locks
  * -----
- * RlArena is written once, before anybody can see it.  The LWLock at the head
+ * RlArena is written once, before anybody can see it, but for nstats_used: that,
+ * and the names in the counts beyond it, are covered by stats_lock; those below
+ * stay, and the numbers are atomic.  The LWLock at the head
  * of a partition covers all the rest of that partition.  Who decides or
  * changes holds it exclusively, who only copies it holds it shared.  A call
  * that needs several partitions locks them in ascending order; no other lock
@@ -45,6 +47,7 @@
 #define RL_ARENA_H
 
 #include "algorithm.h"
+#include "stats.h"
 
 #include "storage/lwlock.h"
 
@@ -87,7 +90,7 @@ typedef struct RlEntry
 	uint32		tag;			/* bits of the hash, to compare first */
 	Oid			database;
 	uint16		key_bytes;		/* length of the key */
-	uint16		id_bytes;		/* of the key and the name of a time zone */
+	uint16		id_bytes;		/* of RlIdentity.bytes */
 	uint16		state_words;	/* of the state after the identity */
 	uint16		tail_chunks;
 	uint8		kind;			/* RlAlgorithm or RL_KIND_BLOCK */
@@ -105,8 +108,9 @@ StaticAssertDecl(sizeof(RlEntry) == RL_CHUNK_BYTES,
 				 "an entry's head must fill one chunk");
 
 /*
- * What an entry is found by.  The bytes are the key, and for a calendar window
- * a zero byte and the name of its time zone.
+ * What an entry is found by.  The bytes are the key, and after a zero byte each
+ * the time zone of a calendar window, else nothing, and the names of policy and
+ * rule.  What would be empty at the end is left out with its zero byte.
  */
 typedef struct RlIdentity
 {
@@ -142,6 +146,9 @@ typedef struct RlArena
 	int			npartitions;	/* power of two */
 	int			tranche;		/* of the partitions' locks */
 	uint64		seed;			/* secret of the hash */
+	LWLock		stats_lock;
+	int			nstats;			/* room for counts */
+	int			nstats_used;
 	bool		preloaded;		/* set up at server start, not on first use */
 	RlTime		set_up_at;
 } RlArena;
@@ -158,6 +165,7 @@ extern void rl_init_arena(RlArena *arena, Size bytes, int tranche,
 						  bool preloaded);
 extern RlPartition *rl_partition(RlArena *arena, int number);
 extern int	rl_partition_of(const RlArena *arena, uint64 hash);
+extern RlStats *rl_stats(RlArena *arena, int number);
 
 /* identities */
 extern RlIdentity rl_identity(const RlArena *arena, const char *key,

@@ -19,24 +19,41 @@ static int64 state_words[RL_MAX_STATE_WORDS];
  *-------------------------------------------------------------------------
  */
 
-/* Complete the identity of a counter by its window. */
-static void
-identify_window(RlIdentity *identity, const RlRequest *request)
+/* Append a string and its zero byte. */
+static char *
+append(char *to, const char *string, int bytes)
 {
+	memcpy(to, string, bytes);
+	to[bytes] = '\0';
+	return to + bytes + 1;
+}
+
+/* Complete the identity of a counter by all but the key: see RlIdentity. */
+static void
+identify_counter(RlIdentity *identity, const RlRequest *request)
+{
+	const char *zone = request->zone_name ? request->zone_name : "";
+	int			zone_bytes = strlen(zone);
+	int			policy_bytes = request->policy ? strlen(request->policy) : 0;
+	int			rule_bytes = request->rule ? strlen(request->rule) : 0;
+	char	   *end;
+
 	identity->unit = request->limit.window.unit;
 	identity->window = request->limit.window.length;
+	if (request->zone_name == NULL && request->rule == NULL)
+		return;
 
-	if (request->zone_name != NULL)
+	identity->id_bytes += 1 + zone_bytes;
+	if (request->rule != NULL)
+		identity->id_bytes += 1 + policy_bytes + 1 + rule_bytes;
+	end = palloc(identity->id_bytes + 1);
+	identity->bytes = memcpy(end, identity->bytes, identity->key_bytes);
+	end[identity->key_bytes] = '\0';
+	end = append(end + identity->key_bytes + 1, zone, zone_bytes);
+	if (request->rule != NULL)
 	{
-		int			zone_bytes = strlen(request->zone_name);
-		char	   *bytes = palloc(identity->key_bytes + 1 + zone_bytes);
-
-		memcpy(bytes, identity->bytes, identity->key_bytes);
-		bytes[identity->key_bytes] = '\0';
-		memcpy(bytes + identity->key_bytes + 1, request->zone_name,
-			   zone_bytes);
-		identity->bytes = bytes;
-		identity->id_bytes += 1 + zone_bytes;
+		end = append(end, request->policy, policy_bytes);
+		append(end, request->rule, rule_bytes);
 	}
 }
 
@@ -51,7 +68,7 @@ rl_prepare_call(RlCall *call, RlArena *arena, const RlRequest *request,
 	call->identity = rl_identity(arena, request->key.data,
 								 request->key.length,
 								 request->limit.algorithm);
-	identify_window(&call->identity, request);
+	identify_counter(&call->identity, request);
 	call->partition_number = rl_partition_of(arena, call->identity.hash);
 	call->partition = rl_partition(arena, call->partition_number);
 }
@@ -183,8 +200,7 @@ rl_refuse_full(RlCall *call, RlTime until)
 {
 	RlVerdict  *verdict = call->decision.verdict;
 
-	if (until != RL_NEVER)
-		until = call->decision.now + (until - call->decision.clock);
+	until = rl_decision_time(&call->decision, until);
 	call->partition->refused_full++;
 	verdict->allowed = false;
 	verdict->report.remaining = 0;

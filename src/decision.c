@@ -44,6 +44,17 @@ rl_clock_time(const RlDecision *decision, RlTime time)
 	return (RlTime) (decision->clock + wait);
 }
 
+/* The other way round. */
+RlTime
+rl_decision_time(const RlDecision *decision, RlTime time)
+{
+	int128		wait = (int128) time - decision->clock;
+
+	if (time == RL_NEVER || decision->now + wait >= END_TIMESTAMP)
+		return RL_NEVER;
+	return (RlTime) (decision->now + wait);
+}
+
 /*
  * Return until when, by the server's clock, the state must be kept.  A counter
  * of a replay is kept as long as if the replay were live, and an hour more,
@@ -82,6 +93,19 @@ report_block(const RlDecision *decision, int64 cost)
 	report->reset_at = until;
 }
 
+static void
+init_verdict(const RlDecision *decision)
+{
+	RlVerdict  *verdict = decision->verdict;
+
+	verdict->blocked = decision->blocked;
+	verdict->unlimited = false;
+	verdict->now = decision->now;
+	verdict->limit = decision->request->limit.capacity;
+	verdict->rule = decision->blocked ? RL_RULE_BLOCK :
+		decision->request->rule;
+}
+
 /* Judge whether a cost may be charged, and report as if it were not. */
 void
 rl_judge(RlDecision *decision, int64 cost)
@@ -89,9 +113,7 @@ rl_judge(RlDecision *decision, int64 cost)
 	const RlLimit *limit = &decision->request->limit;
 	RlVerdict  *verdict = decision->verdict;
 
-	verdict->now = decision->now;
-	verdict->limit = limit->capacity;
-	verdict->blocked = decision->blocked;
+	init_verdict(decision);
 	verdict->allowed = !decision->blocked &&
 		rl_admits(limit, decision->state, cost);
 
@@ -120,10 +142,10 @@ report_charged(const RlDecision *decision)
 	const RlLimit *limit = &decision->request->limit;
 	RlVerdict  *verdict = decision->verdict;
 
-	verdict->now = decision->now;
-	verdict->limit = limit->capacity;
+	init_verdict(decision);
 	verdict->blocked = false;
 	verdict->allowed = true;
+	verdict->rule = decision->request->rule;
 	rl_report(limit, decision->state, decision->now, 0, &verdict->report);
 	verdict->report.retry_at = decision->now;
 }

@@ -34,6 +34,7 @@ typedef struct RlDecision
 extern void rl_set_time(RlDecision *decision);
 extern bool rl_refresh_decision(RlDecision *decision);
 extern RlTime rl_clock_time(const RlDecision *decision, RlTime time);
+extern RlTime rl_decision_time(const RlDecision *decision, RlTime time);
 extern RlTime rl_keep_until(const RlDecision *decision);
 extern void rl_judge(RlDecision *decision, int64 cost);
 extern bool rl_may_pass_later(const RlDecision *decision);

@@ -321,7 +321,7 @@ load_batch(const Batch *batch)
 
 /*
  * Judge each call as if those before it on the same counter had been charged.
- * Return whether all are admitted.
+ * Return whether none is refused.
  */
 static bool
 judge_batch(const Batch *batch)
@@ -335,12 +335,13 @@ judge_batch(const Batch *batch)
 		/* a state that is shared has been left by a call of another limit */
 		rl_refresh_decision(&call->decision);
 		rl_judge(&call->decision, batch->totals[i]);
-		admitted = admitted && call->decision.verdict->allowed;
+		admitted = admitted && !rl_refuses(call->decision.request,
+										   call->decision.verdict);
 	}
 	return admitted;
 }
 
-/* Record all costs on the copies of the states. */
+/* Record the costs on the copies of the states. */
 static void
 charge_batch(const Batch *batch)
 {
@@ -348,6 +349,9 @@ charge_batch(const Batch *batch)
 	{
 		RlDecision *decision = &batch->calls[i].decision;
 
+		/* what only counts may be over its limit */
+		if (!decision->verdict->allowed)
+			continue;
 		rl_refresh_decision(decision);
 		rl_charge(decision);
 		if (decision->recorded)
@@ -439,15 +443,20 @@ settle_batch(const Batch *batch, RlTime *untils)
 	return enough;
 }
 
-/* Write what a step of the clock has changed, and note who was refused. */
+/* Write what a step of the clock has changed. */
 static void
-note_refusals(const Batch *batch)
+write_re_timed(const Batch *batch)
 {
 	for (int i = 0; i < batch->n; i++)
 	{
 		if (batch->calls[i].decision.re_timed)
 			write_back_if_room(&batch->calls[i]);
 	}
+}
+
+static void
+note_refusals(const Batch *batch)
+{
 	for (int i = 0; i < batch->n; i++)
 	{
 		if (!batch->calls[i].decision.verdict->allowed)
@@ -455,18 +464,23 @@ note_refusals(const Batch *batch)
 	}
 }
 
-static void
+/* Return whether all was charged. */
+static bool
 check_batch(const Batch *batch, RlTime *untils)
 {
 	if (!judge_batch(batch))
 	{
+		write_re_timed(batch);
 		note_refusals(batch);
-		return;
+		return false;
 	}
 
 	charge_batch(batch);
 	if (settle_batch(batch, untils))
-		return;
+	{
+		note_refusals(batch);
+		return true;
+	}
 
 	load_batch(batch);
 	judge_batch(batch);
@@ -475,21 +489,48 @@ check_batch(const Batch *batch, RlTime *untils)
 		if (untils[i] != RL_MIN_TIME)
 			rl_refuse_full(&batch->calls[i], untils[i]);
 	}
+	return false;
 }
 
 /*
- * Decide several requests.  The verdict on each says whether its limit admits
- * its cost; costs are recorded only if all do.
+ * Judge several requests without charging any.  Return whether none is refused;
+ * which ones are is noted.
  */
-void
-rl_memory_decide_all(const RlRequest *requests, int n, RlVerdict *verdicts)
+bool
+rl_memory_judge_all(const RlRequest *requests, int n, RlVerdict *verdicts)
 {
-	RlTime	   *untils = palloc(sizeof(RlTime) * n);
 	Batch		batch;
+	bool		admitted;
 
 	prepare_batch(&batch, requests, n, verdicts);
 	lock_batch(&batch);
 	load_batch(&batch);
-	check_batch(&batch, untils);
+	admitted = judge_batch(&batch);
+	if (!admitted)
+	{
+		write_re_timed(&batch);
+		note_refusals(&batch);
+	}
 	unlock_batch(&batch);
+	return admitted;
+}
+
+/*
+ * Decide several requests.  The verdict on each says whether its limit admits
+ * its cost; costs are recorded only if none is refused.  Return whether they
+ * were.
+ */
+bool
+rl_memory_charge_all(const RlRequest *requests, int n, RlVerdict *verdicts)
+{
+	RlTime	   *untils = palloc(sizeof(RlTime) * n);
+	Batch		batch;
+	bool		charged;
+
+	prepare_batch(&batch, requests, n, verdicts);
+	lock_batch(&batch);
+	load_batch(&batch);
+	charged = check_batch(&batch, untils);
+	unlock_batch(&batch);
+	return charged;
 }

@@ -17,7 +17,9 @@
 /* deciding */
 extern void rl_memory_decide(RlOperation operation, const RlRequest *request,
 							 RlVerdict *verdict);
-extern void rl_memory_decide_all(const RlRequest *requests, int n,
+extern bool rl_memory_judge_all(const RlRequest *requests, int n,
+								RlVerdict *verdicts);
+extern bool rl_memory_charge_all(const RlRequest *requests, int n,
 								 RlVerdict *verdicts);
 
 pg_noreturn extern void rl_raise_memory_full(void);
@@ -25,7 +27,8 @@ pg_noreturn extern void rl_raise_memory_full(void);
 /* administration (memory_admin.c) */
 extern int64 rl_memory_reset(RlBytes key);
 extern int64 rl_memory_reset_prefix(RlBytes prefix);
-extern void rl_memory_block(RlBytes key, RlTime now, RlTime end, RlBytes reason);
+extern bool rl_memory_block(RlBytes key, RlTime now, RlTime end,
+							RlBytes reason, bool replace);
 extern bool rl_memory_unblock(RlBytes key);
 extern RlTime rl_memory_block_end(RlBytes key);
 extern void rl_memory_count_blocked(RlBytes key);

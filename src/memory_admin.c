@@ -102,7 +102,7 @@ rl_memory_reset_prefix(RlBytes prefix)
 /* Put a block into its partition, or return false if there is no room. */
 static bool
 block_locked(RlPartition *partition, const RlIdentity *identity, RlTime now,
-			 RlTime end, const int64 *words, int nwords)
+			 RlTime end, const int64 *words, int nwords, bool replace)
 {
 	int			nchunks = rl_chunks_needed(identity->id_bytes, nwords);
 	RlTime		until;
@@ -110,6 +110,8 @@ block_locked(RlPartition *partition, const RlIdentity *identity, RlTime now,
 	RlEntry    *block;
 
 	rl_lookup(partition, identity, &counter, &block);
+	if (block != NULL && block->expires > now && !replace)
+		return true;
 	if (block != NULL && block->expires > now)
 		nchunks -= 1 + block->tail_chunks;
 	else if (block != NULL)
@@ -131,11 +133,13 @@ block_locked(RlPartition *partition, const RlIdentity *identity, RlTime now,
 }
 
 /*
- * Block a key until "end", in place of the block that it may have.  The state
- * of a block is the length of the reason and its bytes.
+ * Block a key until "end", in place of the block that it may have, or only if
+ * it has none.  Return false if there is no room.  The state of a block is the
+ * length of the reason and its bytes.
  */
-void
-rl_memory_block(RlBytes key, RlTime now, RlTime end, RlBytes reason)
+bool
+rl_memory_block(RlBytes key, RlTime now, RlTime end, RlBytes reason,
+				bool replace)
 {
 	int64		words[1 + RL_MAX_REASON_BYTES / sizeof(int64)] = {reason.length};
 	RlIdentity	identity;
@@ -147,11 +151,9 @@ rl_memory_block(RlBytes key, RlTime now, RlTime end, RlBytes reason)
 
 	LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
 	done = block_locked(partition, &identity, now, end, words,
-						1 + rl_words(reason.length));
+						1 + rl_words(reason.length), replace);
 	LWLockRelease(&partition->lock);
-
-	if (!done)
-		rl_raise_memory_full();
+	return done;
 }
 
 /* Lift the block of a key.  Return false if it was not blocked. */

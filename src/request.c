@@ -99,6 +99,14 @@ rl_read_key(FunctionCallInfo fcinfo, int argno)
 	return check_key(key_of_text(PG_GETARG_TEXT_PP(argno)));
 }
 
+RlBytes
+rl_read_policy(FunctionCallInfo fcinfo, int argno)
+{
+	if (PG_ARGISNULL(argno))
+		refuse_null("policy");
+	return key_of_text(PG_GETARG_TEXT_PP(argno));
+}
+
 /* Like a key, but an empty one is a prefix of every key. */
 RlBytes
 rl_read_prefix(FunctionCallInfo fcinfo, int argno)
@@ -289,14 +297,6 @@ rl_algorithm_of_text(const text *name)
 			 errhint("Use \"sliding_window\", \"fixed_window\", \"anchored_window\" or \"token_bucket\".")));
 }
 
-static RlAlgorithm
-read_algorithm(FunctionCallInfo fcinfo, int argno)
-{
-	if (PG_ARGISNULL(argno))
-		refuse_null("algorithm");
-	return rl_algorithm_of_text(PG_GETARG_TEXT_PP(argno));
-}
-
 static int64
 check_limit(int64 limit)
 {
@@ -319,15 +319,9 @@ check_cost(int64 cost)
 	return cost;
 }
 
-static int64
-read_burst(FunctionCallInfo fcinfo, int argno, const RlLimit *limit)
+static void
+check_burst(const RlLimit *limit, int64 burst)
 {
-	int64		burst;
-
-	if (PG_ARGISNULL(argno))
-		return limit->limit;
-
-	burst = PG_GETARG_INT64(argno);
 	if (burst < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -338,19 +332,24 @@ read_burst(FunctionCallInfo fcinfo, int argno, const RlLimit *limit)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"burst\" is only for algorithm \"token_bucket\""),
 				 errhint("Leave it out, or use algorithm \"token_bucket\".")));
+}
+
+/* Set the capacity; a burst of 0 stands for none given. */
+void
+rl_set_burst(RlLimit *limit, int64 burst)
+{
+	limit->capacity = burst == 0 ? limit->limit : burst;
 
 	/* a bucket that nothing flows into admits nothing */
-	return limit->limit == 0 ? 0 : burst;
+	if (limit->limit == 0)
+		limit->capacity = 0;
 }
 
 static RlStore
-read_store(FunctionCallInfo fcinfo, int argno)
+store_of_text(const text *store)
 {
-	const text *store;
-
-	if (PG_ARGISNULL(argno))
+	if (store == NULL)
 		return rl_default_store;
-	store = PG_GETARG_TEXT_PP(argno);
 	if (text_equals(store, "memory"))
 		return RL_STORE_MEMORY;
 	if (text_equals(store, "table"))
@@ -369,26 +368,27 @@ rl_extension_schema(FunctionCallInfo fcinfo)
 	return get_func_namespace(fcinfo->flinfo->fn_oid);
 }
 
-static void
-set_store(FunctionCallInfo fcinfo, RlRequest *request, RlStore store)
-{
-	request->store = store;
-	if (store == RL_STORE_TABLE)
-		request->schema = rl_extension_schema(fcinfo);
-}
-
-static void
-read_at(FunctionCallInfo fcinfo, int argno, RlRequest *request)
+void
+rl_read_at(FunctionCallInfo fcinfo, int argno, RlTime *at)
 {
 	if (PG_ARGISNULL(argno))
 		refuse_null("at");
-	request->at = PG_GETARG_TIMESTAMPTZ(argno);
-	request->has_time = true;
-	if (request->at < RL_MIN_TIME || request->at > RL_MAX_TIME)
+	*at = PG_GETARG_TIMESTAMPTZ(argno);
+	if (*at < RL_MIN_TIME || *at > RL_MAX_TIME)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"at\" is out of range"),
 				 errhint("Give a finite instant before the year 128000.")));
+}
+
+/* Return the cost of a call, in an adjustment "delta", which may be negative. */
+int64
+rl_read_cost(FunctionCallInfo fcinfo, int argno, bool adjustment)
+{
+	if (PG_ARGISNULL(argno))
+		refuse_null(adjustment ? "delta" : "cost");
+	return adjustment ? PG_GETARG_INT64(argno) :
+		check_cost(PG_GETARG_INT64(argno));
 }
 
 static void
@@ -398,41 +398,66 @@ init_request(RlRequest *request)
 	request->limit.exact_hits = rl_exact_hits;
 }
 
+/* Set all that says which limit, and where it is kept. */
+void
+rl_set_terms(RlRequest *request, const RlTerms *terms)
+{
+	RlLimit    *limit = &request->limit;
+
+	limit->limit = check_limit(terms->limit);
+	limit->algorithm = rl_algorithm_of_text(terms->algorithm);
+	set_window(request, terms->window);
+	if (terms->has_burst)
+		check_burst(limit, terms->burst);
+	rl_set_burst(limit, terms->has_burst ? terms->burst : 0);
+	request->store = store_of_text(terms->store);
+
+	if (terms->time_zone != NULL)
+		set_zone(request, text_to_cstring(terms->time_zone));
+	else if (limit->window.unit != RL_UNIT_USEC)
+		set_zone(request, "UTC");
+}
+
+static const text *
+read_text(FunctionCallInfo fcinfo, int argno)
+{
+	return PG_ARGISNULL(argno) ? NULL : PG_GETARG_TEXT_PP(argno);
+}
+
 /*
  * Read the arguments (key, limit, window, cost, algorithm, burst, store,
  * time_zone), of which the key is argument number "first".  With
- * RL_ARG_FIRST_AT the instant comes before them.  In an adjustment the cost is
- * called "delta" and may be negative.
+ * RL_ARG_FIRST_AT the instant comes before them.
  */
 void
 rl_read_request(FunctionCallInfo fcinfo, int first, bool adjustment,
 				RlRequest *request)
 {
-	RlLimit    *limit = &request->limit;
+	RlTerms		terms;
 
 	init_request(request);
-	if (first == RL_ARG_FIRST_AT)
-		read_at(fcinfo, 0, request);
+	request->has_time = first == RL_ARG_FIRST_AT;
+	if (request->has_time)
+		rl_read_at(fcinfo, 0, &request->at);
 	request->key = rl_read_key(fcinfo, first);
 	if (PG_ARGISNULL(first + 1))
 		refuse_null("limit");
-	limit->limit = check_limit(PG_GETARG_INT64(first + 1));
 	if (PG_ARGISNULL(first + 2))
 		refuse_null("window");
-	if (PG_ARGISNULL(first + 3))
-		refuse_null(adjustment ? "delta" : "cost");
-	request->cost = PG_GETARG_INT64(first + 3);
-	if (!adjustment)
-		check_cost(request->cost);
-	limit->algorithm = read_algorithm(fcinfo, first + 4);
-	set_window(request, PG_GETARG_INTERVAL_P(first + 2));
-	limit->capacity = read_burst(fcinfo, first + 5, limit);
-	set_store(fcinfo, request, read_store(fcinfo, first + 6));
+	request->cost = rl_read_cost(fcinfo, first + 3, adjustment);
+	if (PG_ARGISNULL(first + 4))
+		refuse_null("algorithm");
 
-	if (!PG_ARGISNULL(first + 7))
-		set_zone(request, text_to_cstring(PG_GETARG_TEXT_PP(first + 7)));
-	else if (limit->window.unit != RL_UNIT_USEC)
-		set_zone(request, "UTC");
+	terms.limit = PG_GETARG_INT64(first + 1);
+	terms.window = PG_GETARG_INTERVAL_P(first + 2);
+	terms.algorithm = PG_GETARG_TEXT_PP(first + 4);
+	terms.has_burst = !PG_ARGISNULL(first + 5);
+	terms.burst = terms.has_burst ? PG_GETARG_INT64(first + 5) : 0;
+	terms.store = read_text(fcinfo, first + 6);
+	terms.time_zone = read_text(fcinfo, first + 7);
+	rl_set_terms(request, &terms);
+	if (request->store == RL_STORE_TABLE)
+		request->schema = rl_extension_schema(fcinfo);
 }
 
 /*-------------------------------------------------------------------------
@@ -492,7 +517,8 @@ name_element(void *arg)
 bool
 rl_same_counter(const RlRequest *a, const RlRequest *b)
 {
-	return a->limit.window.unit == b->limit.window.unit &&
+	return a->rule == b->rule &&
+		a->limit.window.unit == b->limit.window.unit &&
 		a->limit.window.length == b->limit.window.length &&
 		a->key.length == b->key.length &&
 		memcmp(a->key.data, b->key.data, a->key.length) == 0;
@@ -534,7 +560,7 @@ rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
 	Datum	   *limits;
 	Datum	   *windows;
 	Datum	   *costs = NULL;
-	RlAlgorithm algorithm;
+	RlTerms		terms = {0};
 	ErrorContextCallback context;
 	int			element;
 
@@ -550,7 +576,9 @@ rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
 	if (!PG_ARGISNULL(3))
 		costs = read_array(fcinfo, 3, "costs", INT8OID, 8, FLOAT8PASSBYVAL,
 						   &n);
-	algorithm = read_algorithm(fcinfo, 4);
+	if (PG_ARGISNULL(4))
+		refuse_null("algorithm");
+	terms.algorithm = PG_GETARG_TEXT_PP(4);
 
 	context.callback = name_element;
 	context.arg = &element;
@@ -561,22 +589,19 @@ rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
 	for (element = 0; element < n; element++)
 	{
 		RlRequest  *request = &(*requests)[element];
-		int64		limit = DatumGetInt64(limits[element]);
 
 		init_request(request);
-		set_store(fcinfo, request, rl_default_store);
 		request->key = check_key(key_of_text(DatumGetTextPP(keys[element])));
-		request->limit.algorithm = algorithm;
-		request->limit.limit = check_limit(limit);
-		request->limit.capacity = limit;
 		request->cost = costs ? check_cost(DatumGetInt64(costs[element])) : 1;
-		set_window(request, DatumGetIntervalP(windows[element]));
-		if (request->limit.window.unit != RL_UNIT_USEC)
-			set_zone(request, "UTC");
+		terms.limit = DatumGetInt64(limits[element]);
+		terms.window = DatumGetIntervalP(windows[element]);
+		rl_set_terms(request, &terms);
+		if (request->store == RL_STORE_TABLE)
+			request->schema = rl_extension_schema(fcinfo);
 	}
 
 	error_context_stack = context.previous;
-	if (algorithm == RL_TOKEN_BUCKET)
+	if ((*requests)[0].limit.algorithm == RL_TOKEN_BUCKET)
 		check_capacities(*requests, n);
 	return n;
 }
@@ -596,17 +621,14 @@ may_be_added(const Interval *interval)
 		interval->time >= -2 * RL_MAX_WINDOW_USECS;
 }
 
-/* Return when a block that starts now ends: never if the duration is null. */
+/* Return when a block that starts now ends: never if the duration is NULL. */
 RlTime
-rl_read_block_end(FunctionCallInfo fcinfo, int argno, RlTime now)
+rl_block_end(const Interval *duration, RlTime now)
 {
-	const Interval *duration;
 	RlTime		end;
 
-	if (PG_ARGISNULL(argno))
+	if (duration == NULL)
 		return RL_NEVER;
-
-	duration = PG_GETARG_INTERVAL_P(argno);
 	if (may_be_added(duration))
 		end = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
 													  TimestampTzGetDatum(now),

@@ -13,8 +13,10 @@
 #include "algorithm.h"
 
 #include "settings.h"
+#include "stats.h"
 
 #include "fmgr.h"
+#include "utils/timestamp.h"
 
 /* The bytes of a text, not ended by a zero byte. */
 typedef struct RlBytes
@@ -26,17 +28,32 @@ typedef struct RlBytes
 typedef struct RlRequest
 {
 	RlBytes		key;
-	RlBytes		policy;			/* and ... */
-	RlBytes		rule;			/* ... whose counter it is; empty if ad hoc */
+	const char *policy;			/* and ... */
+	const char *rule;			/* ... whose counter it is; NULL if ad hoc */
 	RlLimit		limit;
 	RlZone		zone;			/* what limit.window.zone points to */
 	const char *zone_name;		/* of a calendar window, else NULL */
 	int64		cost;			/* may be negative in an adjustment */
 	RlStore		store;
 	Oid			schema;			/* of the extension, for RL_STORE_TABLE */
+	bool		unlimited;		/* no limit is in force: no store is asked */
+	bool		shadow;			/* may be charged, but never refuses */
 	bool		has_time;		/* decide as if it were "at" */
 	RlTime		at;
+	RlStats    *stats;			/* of the rule, NULL if ad hoc */
 } RlRequest;
+
+/* What says which limit, as arguments or columns give it. */
+typedef struct RlTerms
+{
+	int64		limit;
+	const Interval *window;
+	const text *algorithm;
+	bool		has_burst;
+	int64		burst;
+	const text *store;			/* NULL: rate_limit.store */
+	const text *time_zone;		/* NULL: UTC */
+} RlTerms;
 
 /* number of the first argument in the functions that begin with "at" */
 #define RL_ARG_FIRST			0
@@ -45,12 +62,17 @@ typedef struct RlRequest
 extern void rl_read_request(FunctionCallInfo fcinfo, int first,
 							bool adjustment, RlRequest *request);
 extern int	rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests);
+extern void rl_set_terms(RlRequest *request, const RlTerms *terms);
+extern void rl_set_burst(RlLimit *limit, int64 burst);
 extern bool rl_same_counter(const RlRequest *a, const RlRequest *b);
 extern RlBytes rl_read_key(FunctionCallInfo fcinfo, int argno);
+extern RlBytes rl_read_policy(FunctionCallInfo fcinfo, int argno);
+extern int64 rl_read_cost(FunctionCallInfo fcinfo, int argno,
+						  bool adjustment);
+extern void rl_read_at(FunctionCallInfo fcinfo, int argno, RlTime *at);
 extern RlBytes rl_read_prefix(FunctionCallInfo fcinfo, int argno);
 extern RlBytes rl_read_reason(FunctionCallInfo fcinfo, int argno);
-extern RlTime rl_read_block_end(FunctionCallInfo fcinfo, int argno,
-								RlTime now);
+extern RlTime rl_block_end(const Interval *duration, RlTime now);
 
 extern const char *rl_algorithm_name(RlAlgorithm algorithm);
 extern RlAlgorithm rl_algorithm_of_text(const text *name);

@@ -32,8 +32,10 @@ rl_result_values(const RlVerdict *verdict, Datum *values, bool *nulls)
 	memset(nulls, false, RL_RESULT_COLUMNS);
 	values[0] = BoolGetDatum(verdict->allowed);
 	values[1] = Int64GetDatum(verdict->limit);
+	nulls[1] = verdict->unlimited;
 	values[2] = Int64GetDatum(report->used);
 	values[3] = Int64GetDatum(report->remaining);
+	nulls[3] = verdict->unlimited && verdict->allowed;
 	if (report->retry_at == RL_NEVER)
 		nulls[4] = true;
 	else
@@ -42,8 +44,8 @@ rl_result_values(const RlVerdict *verdict, Datum *values, bool *nulls)
 		nulls[5] = true;
 	else
 		values[5] = TimestampTzGetDatum(report->reset_at);
-	if (verdict->blocked)
-		values[6] = CStringGetTextDatum("block");
+	if (verdict->rule != NULL)
+		values[6] = CStringGetTextDatum(verdict->rule);
 	else
 		nulls[6] = true;
 }

@@ -191,18 +191,27 @@ string_column(int64 number, RlColumn column)
 	return TextDatumGetCString(rl_table_column(number, column));
 }
 
+/* The same, NULL if it is empty. */
+static char *
+name_column(int64 number, RlColumn column)
+{
+	char	   *name = string_column(number, column);
+
+	return name[0] == '\0' ? NULL : name;
+}
+
 /* Take a row apart.  Return false if its zone is not known any more. */
 static bool
 read_row(int64 number, RlTableRow *row)
 {
 	RlLimit    *limit = &row->limit;
 	char	   *unit = string_column(number, RL_COLUMN_WINDOW_UNIT);
-	char	   *zone = string_column(number, RL_COLUMN_TIME_ZONE);
+	char	   *zone = name_column(number, RL_COLUMN_TIME_ZONE);
 
 	memset(row, 0, sizeof(RlTableRow));
 	row->key = bytes_column(number, RL_COLUMN_KEY);
-	row->policy = bytes_column(number, RL_COLUMN_POLICY);
-	row->rule = bytes_column(number, RL_COLUMN_RULE);
+	row->policy = name_column(number, RL_COLUMN_POLICY);
+	row->rule = name_column(number, RL_COLUMN_RULE);
 	limit->algorithm = rl_algorithm_of_text(DatumGetTextPP(rl_table_column(number, RL_COLUMN_ALGORITHM)));
 	limit->window.length = DatumGetInt64(rl_table_column(number, RL_COLUMN_WINDOW_LENGTH));
 	while (strcmp(unit, rl_unit_names[limit->window.unit]) != 0)
@@ -212,7 +221,7 @@ read_row(int64 number, RlTableRow *row)
 	row->expires_at = DatumGetTimestampTz(rl_table_column(number, RL_COLUMN_EXPIRES_AT));
 	row->last_use = DatumGetTimestampTz(rl_table_column(number, RL_COLUMN_LAST_USE));
 
-	if (zone[0] != '\0')
+	if (zone != NULL)
 	{
 		if (!rl_set_zone(&row->zone, zone, &row->zone_name))
 			return false;

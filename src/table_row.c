@@ -48,6 +48,12 @@ cstring_datum(const char *string)
 	return text_datum(string, strlen(string));
 }
 
+static Datum
+name_datum(const char *name)
+{
+	return cstring_datum(name ? name : "");
+}
+
 /* Say which counter. */
 static void
 set_identity(RlRow *row)
@@ -58,17 +64,15 @@ set_identity(RlRow *row)
 
 	identity[RL_COLUMN_KEY - 1] = text_datum(request->key.data,
 											 request->key.length);
-	identity[RL_COLUMN_POLICY - 1] = text_datum(request->policy.data,
-												request->policy.length);
-	identity[RL_COLUMN_RULE - 1] = text_datum(request->rule.data,
-											  request->rule.length);
+	identity[RL_COLUMN_POLICY - 1] = name_datum(request->policy);
+	identity[RL_COLUMN_RULE - 1] = name_datum(request->rule);
 	identity[RL_COLUMN_ALGORITHM - 1] =
 		cstring_datum(rl_algorithm_name(limit->algorithm));
 	identity[RL_COLUMN_WINDOW_LENGTH - 1] = Int64GetDatum(limit->window.length);
 	identity[RL_COLUMN_WINDOW_UNIT - 1] =
 		cstring_datum(rl_unit_names[limit->window.unit]);
 	identity[RL_COLUMN_TIME_ZONE - 1] =
-		cstring_datum(request->zone_name ? request->zone_name : "");
+		name_datum(request->zone_name);
 }
 
 void

@@ -18,6 +18,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 /* In the texts, %1$s is the schema. */
 static const struct
@@ -67,7 +68,27 @@ static const struct
 	" LIMIT " CppAsString2(RL_PRUNE_ROWS) " FOR UPDATE SKIP LOCKED))"},
 	[RL_SQL_SELECT_ALL] = {0, {InvalidOid},
 	"SELECT key, policy, rule, algorithm, window_length, window_unit,"
-	" time_zone, state, \"limit\", expires_at, last_use FROM %1$s.rate_limit_state"}
+	" time_zone, state, \"limit\", expires_at, last_use FROM %1$s.rate_limit_state"},
+	[RL_SQL_SELECT_POLICY] = {1, {TEXTOID},
+	"SELECT p.policy, p.rule, p.\"limit\", p.\"window\", p.algorithm, p.burst,"
+	" p.store, p.time_zone, p.block_for, p.mode"
+	" FROM %1$s.rate_limit_policies p"
+	" WHERE p.policy OPERATOR(pg_catalog.=) COALESCE("
+	"(SELECT q.policy FROM %1$s.rate_limit_policies q"
+	" WHERE q.policy OPERATOR(pg_catalog.=) $1 LIMIT 1),"
+	" (SELECT f.policy FROM %1$s.rate_limit_policies f"
+	" WHERE f.is_fallback LIMIT 1)) ORDER BY p.rule"},
+	[RL_SQL_HAS_OVERRIDES] = {1, {TEXTOID},
+	"SELECT FROM %1$s.rate_limit_overrides o"
+	" WHERE o.policy OPERATOR(pg_catalog.=) $1 OR o.policy IS NULL LIMIT 1"},
+	[RL_SQL_SELECT_OVERRIDES] = {3, {TEXTOID, TEXTOID, INETOID},
+	"SELECT o.rule, o.\"limit\", o.expires_at"
+	" FROM %1$s.rate_limit_overrides o"
+	" WHERE (o.key OPERATOR(pg_catalog.=) $2"
+	" OR o.network OPERATOR(pg_catalog.>>=) $3)"
+	" AND (o.policy OPERATOR(pg_catalog.=) $1 OR o.policy IS NULL)"
+	" ORDER BY o.key IS NULL, pg_catalog.masklen(o.network) DESC,"
+	" o.policy IS NULL, o.rule IS NULL"}
 };
 
 /* The plans, and for which schema they were made. */
@@ -98,18 +119,19 @@ forget_plans(void)
 	}
 }
 
-/* Open the table in a schema and become its owner. */
+/* Open a table in a schema and become its owner. */
 void
-rl_table_open(RlTableSession *session, Oid schema, LOCKMODE lock)
+rl_open_as_owner(RlTableSession *session, Oid schema, const char *table,
+				 LOCKMODE lock)
 {
-	Oid			table = get_relname_relid("rate_limit_state", schema);
+	Oid			relid = get_relname_relid(table, schema);
 
-	if (!OidIsValid(table))
+	if (!OidIsValid(relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table \"rate_limit_state\" does not exist"),
+				 errmsg("table \"%s\" does not exist", table),
 				 errhint("Create the extension \"rate_limit\" anew.")));
-	session->relation = table_open(table, lock);
+	session->relation = table_open(relid, lock);
 
 	if (plans_schema != schema)
 		forget_plans();
@@ -121,6 +143,12 @@ rl_table_open(RlTableSession *session, Oid schema, LOCKMODE lock)
 						   SECURITY_LOCAL_USERID_CHANGE);
 }
 
+void
+rl_table_open(RlTableSession *session, Oid schema, LOCKMODE lock)
+{
+	rl_open_as_owner(session, schema, "rate_limit_state", lock);
+}
+
 /* The lock stays until the transaction ends. */
 void
 rl_table_close(const RlTableSession *session)
@@ -129,12 +157,10 @@ rl_table_close(const RlTableSession *session)
 	table_close(session->relation, NoLock);
 }
 
-/* Run a statement; rows are in SPI_tuptable, their number is returned. */
-int64
-rl_table_run(RlStatement statement, Datum *args)
+static SPIPlanPtr
+get_plan(RlStatement statement)
 {
 	SPIPlanPtr	plan = plans[statement];
-	int			result;
 
 	if (plan == NULL)
 	{
@@ -149,24 +175,59 @@ rl_table_run(RlStatement statement, Datum *args)
 			elog(ERROR, "could not prepare \"%s\"", text);
 		plans[statement] = plan;
 	}
+	return plan;
+}
 
-	result = SPI_execute_plan(plan, args, NULL, false, 0);
+static int64
+check_result(RlStatement statement, int result)
+{
 	if (result < 0)
 		elog(ERROR, "could not execute statement %d: %s", statement,
 			 SPI_result_code_string(result));
 	return SPI_processed;
 }
 
-/* Return a column of a row; all are not null. */
+/* Run a statement; rows are in SPI_tuptable, their number is returned. */
+int64
+rl_table_run(RlStatement statement, Datum *args)
+{
+	return check_result(statement,
+						SPI_execute_plan(get_plan(statement), args, NULL,
+										 false, 0));
+}
+
+/*
+ * The same for a query that is to see what is committed by now, whatever the
+ * transaction's snapshot.
+ */
+int64
+rl_table_query(RlStatement statement, Datum *args, const char *nulls)
+{
+	return check_result(statement,
+						SPI_execute_snapshot(get_plan(statement), args, nulls,
+											 GetLatestSnapshot(),
+											 InvalidSnapshot, true, false, 0));
+}
+
+/* Return false if a column of a row is null. */
+bool
+rl_nullable_column(int64 row, int number, Datum *value)
+{
+	bool		is_null;
+
+	*value = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc,
+						   number, &is_null);
+	return !is_null;
+}
+
+/* Return a column that is never null. */
 Datum
 rl_table_column(int64 row, int number)
 {
-	bool		is_null;
-	Datum		value = SPI_getbinval(SPI_tuptable->vals[row],
-									  SPI_tuptable->tupdesc, number, &is_null);
+	Datum		value;
 
-	if (is_null)
-		elog(ERROR, "null in rate_limit_state");
+	if (!rl_nullable_column(row, number, &value))
+		elog(ERROR, "null in a column that must not be null");
 	return value;
 }
 

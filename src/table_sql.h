@@ -34,6 +34,9 @@ typedef enum RlStatement
 	RL_SQL_PRUNE,
 	RL_SQL_PRUNE_SOME,
 	RL_SQL_SELECT_ALL,
+	RL_SQL_SELECT_POLICY,
+	RL_SQL_HAS_OVERRIDES,
+	RL_SQL_SELECT_OVERRIDES,
 	RL_NUM_STATEMENTS
 } RlStatement;
 
@@ -48,13 +51,18 @@ typedef struct RlTableSession
 	int			security_context;
 } RlTableSession;
 
+extern void rl_open_as_owner(RlTableSession *session, Oid schema,
+							 const char *table, LOCKMODE lock);
 extern void rl_table_open(RlTableSession *session, Oid schema,
 						  LOCKMODE lock);
 extern void rl_table_close(const RlTableSession *session);
 
 /* between SPI_connect() and SPI_finish() */
 extern int64 rl_table_run(RlStatement statement, Datum *args);
+extern int64 rl_table_query(RlStatement statement, Datum *args,
+							const char *nulls);
 extern Datum rl_table_column(int64 row, int number);
+extern bool rl_nullable_column(int64 row, int number, Datum *value);
 
 /* the column "state" */
 extern Datum rl_state_to_array(const RlLimit *limit, const RlState *state);

@@ -160,6 +160,8 @@ typedef struct Batch
 	RlVerdict  *verdicts;
 	const RlRequest **sorted;	/* by counter */
 	RlTableSession session;
+	bool		(*then) (void *arg);
+	void	   *then_arg;
 } Batch;
 
 static RlVerdict *
@@ -176,6 +178,13 @@ compare_bytes(const char *a, int a_length, const char *b, int b_length)
 	return result != 0 ? result : a_length - b_length;
 }
 
+/* Compare names, of which those that are NULL come first. */
+static int
+compare_names(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "");
+}
+
 /* Compare requests by their counters, then by their order. */
 static int
 compare_requests(const void *a, const void *b)
@@ -189,6 +198,10 @@ compare_requests(const void *a, const void *b)
 									   request_b->key.data,
 									   request_b->key.length);
 
+	if (result == 0)
+		result = compare_names(request_a->policy, request_b->policy);
+	if (result == 0)
+		result = compare_names(request_a->rule, request_b->rule);
 	if (result != 0)
 		return result;
 	if (window_a->unit != window_b->unit)
@@ -198,35 +211,58 @@ compare_requests(const void *a, const void *b)
 	return request_a < request_b ? -1 : 1;
 }
 
-/* Judge all sorted requests without recording anything. */
-static bool
-peek_all(Batch *batch)
+static void
+open_batch(Batch *batch, const RlRequest *requests, int n,
+		   RlVerdict *verdicts)
+{
+	PreventCommandIfReadOnly(TABLE_COMMAND);
+	batch->n = n;
+	batch->requests = requests;
+	batch->verdicts = verdicts;
+	batch->sorted = palloc(sizeof(RlRequest *) * n);
+	for (int i = 0; i < n; i++)
+		batch->sorted[i] = &requests[i];
+	qsort(batch->sorted, n, sizeof(RlRequest *), compare_requests);
+	rl_table_open(&batch->session, requests[0].schema, RowExclusiveLock);
+}
+
+/*
+ * Judge several requests without recording or locking anything, so that
+ * refusals do not write.  Return whether none is refused.
+ */
+bool
+rl_table_judge_all(const RlRequest *requests, int n, RlVerdict *verdicts)
 {
 	bool		admitted = true;
 	int64		total = 0;
+	Batch		batch;
 
-	for (int i = 0; i < batch->n; i++)
+	open_batch(&batch, requests, n, verdicts);
+	for (int i = 0; i < n; i++)
 	{
-		const RlRequest *request = batch->sorted[i];
+		const RlRequest *request = batch.sorted[i];
+		RlVerdict  *verdict = verdict_of(&batch, request);
 		RlDecision	decision;
 		RlState		state;
 		RlRow		row;
 
-		if (i == 0 || !rl_same_counter(batch->sorted[i - 1], request))
+		if (i == 0 || !rl_same_counter(batch.sorted[i - 1], request))
 			total = 0;
 		total += Min(request->cost, PG_INT64_MAX - total);
-		init_decision(&decision, request, verdict_of(batch, request),
-					  &state);
-		rl_init_row(&row, &batch->session, request);
+		init_decision(&decision, request, verdict, &state);
+		rl_init_row(&row, &batch.session, request);
 		rl_find_row(&row);
 		load_state(&decision, &row);
 		rl_judge(&decision, total);
-		admitted = admitted && decision.verdict->allowed;
+		admitted = admitted && !rl_refuses(request, verdict);
+		if (verdict->blocked)
+			rl_memory_count_blocked(request->key);
 	}
+	rl_table_close(&batch.session);
 	return admitted;
 }
 
-/* Charge all sorted requests; stop and return false if one is refused. */
+/* Charge all requests; stop and return false if one is refused. */
 static bool
 charge_all(void *arg)
 {
@@ -235,56 +271,37 @@ charge_all(void *arg)
 	for (int i = 0; i < batch->n; i++)
 	{
 		const RlRequest *request = batch->sorted[i];
+		RlVerdict  *verdict = verdict_of(batch, request);
 		RlDecision	decision;
 		RlState		state;
 
-		init_decision(&decision, request, verdict_of(batch, request),
-					  &state);
+		init_decision(&decision, request, verdict, &state);
 		decide_in_table(&batch->session, request->cost == 0 ?
 						RL_PEEK : RL_CHECK, &decision);
-		if (!decision.verdict->allowed)
+		if (rl_refuses(request, verdict))
 			return false;
 	}
-	return true;
-}
-
-/* Charge all, or none if one is refused. */
-static bool
-try_to_charge(Batch *batch)
-{
-	ErrorData  *error;
-	bool		charged = rl_try(charge_all, batch, &error);
-
-	if (error != NULL)
-		ReThrowError(error);
-	return charged;
+	return batch->then == NULL || batch->then(batch->then_arg);
 }
 
 /*
- * Decide several requests.  Looking first keeps refusals from writing; a
- * charge can still be refused when others come in between, and then all is
- * taken back and looked at again.
+ * Charge several requests, and then do something else.  If one is refused, which
+ * is so if others have come first, or the other thing fails, all is taken back
+ * and false returned.
  */
-void
-rl_table_decide_all(const RlRequest *requests, int n, RlVerdict *verdicts)
+bool
+rl_table_charge_all(const RlRequest *requests, int n, RlVerdict *verdicts,
+					bool (*then) (void *arg), void *arg)
 {
-	Batch		batch = {.n = n,.requests = requests,.verdicts = verdicts};
+	Batch		batch = {.then = then,.then_arg = arg};
+	ErrorData  *error;
+	bool		charged;
 
-	PreventCommandIfReadOnly(TABLE_COMMAND);
-	batch.sorted = palloc(sizeof(RlRequest *) * n);
-	for (int i = 0; i < n; i++)
-		batch.sorted[i] = &requests[i];
-	qsort(batch.sorted, n, sizeof(RlRequest *), compare_requests);
-
-	rl_table_open(&batch.session, requests[0].schema, RowExclusiveLock);
-	while (peek_all(&batch) && !try_to_charge(&batch))
-		CHECK_FOR_INTERRUPTS();
+	open_batch(&batch, requests, n, verdicts);
+	charged = rl_try(charge_all, &batch, &error);
+	if (error != NULL)
+		ReThrowError(error);
 	rl_table_close(&batch.session);
-
 	rl_table_prune_at_commit(requests[0].schema);
-	for (int i = 0; i < n; i++)
-	{
-		if (verdicts[i].blocked)
-			rl_memory_count_blocked(requests[i].key);
-	}
+	return charged;
 }

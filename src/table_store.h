@@ -18,8 +18,8 @@
 typedef struct RlTableRow
 {
 	RlBytes		key;
-	RlBytes		policy;			/* and ... */
-	RlBytes		rule;			/* ... empty if ad hoc */
+	const char *policy;			/* and ... */
+	const char *rule;			/* ... whose counter it is; NULL if ad hoc */
 	RlLimit		limit;			/* as last recorded */
 	RlZone		zone;			/* what limit.window.zone points to */
 	const char *zone_name;		/* NULL unless a calendar window */
@@ -32,8 +32,11 @@ typedef void (*RlTableRowFunction) (const RlTableRow *row, void *arg);
 
 extern void rl_table_decide(RlOperation operation, const RlRequest *request,
 							RlVerdict *verdict);
-extern void rl_table_decide_all(const RlRequest *requests, int n,
-								RlVerdict *verdicts);
+extern bool rl_table_judge_all(const RlRequest *requests, int n,
+							   RlVerdict *verdicts);
+extern bool rl_table_charge_all(const RlRequest *requests, int n,
+								RlVerdict *verdicts,
+								bool (*then) (void *arg), void *arg);
 extern int64 rl_table_reset(Oid schema, RlBytes key);
 extern int64 rl_table_reset_prefix(Oid schema, RlBytes prefix);
 extern int64 rl_table_prune(Oid schema, int64 max);

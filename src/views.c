@@ -25,7 +25,7 @@ PG_FUNCTION_INFO_V1(rate_limit_keys);
 PG_FUNCTION_INFO_V1(rate_limit_blocks);
 PG_FUNCTION_INFO_V1(rate_limit_info);
 
-#define KEYS_COLUMNS			10
+#define KEYS_COLUMNS			12
 #define BLOCKS_COLUMNS			5
 #define INFO_COLUMNS			9
 
@@ -103,12 +103,24 @@ identity_of_entry(RlPartition *partition, const RlEntry *entry)
 	return bytes;
 }
 
-/* Return the name of the zone of a calendar window, or NULL. */
+/*
+ * Return string number n after the key in the bytes of an identity: see
+ * RlIdentity.  NULL if it is left out or empty.
+ */
 static const char *
-zone_of_identity(const RlEntry *entry, const char *identity)
+identity_part(const RlEntry *entry, const char *identity, int n)
 {
-	return entry->id_bytes == entry->key_bytes ? NULL :
-		identity + entry->key_bytes + 1;
+	const char *part = identity + entry->key_bytes;
+	const char *end = identity + entry->id_bytes;
+
+	for (int i = 0; i <= n; i++)
+	{
+		part += i == 0 ? 0 : strlen(part);
+		if (part >= end)
+			return NULL;
+		part++;
+	}
+	return part[0] == '\0' ? NULL : part;
 }
 
 static Datum
@@ -135,6 +147,8 @@ interval_of_window(const RlWindow *window)
 typedef struct KeyRow
 {
 	RlBytes		key;
+	const char *policy;
+	const char *rule;
 	const RlLimit *limit;
 	const char *zone_name;
 	int64		used;
@@ -144,6 +158,15 @@ typedef struct KeyRow
 	const char *store;
 } KeyRow;
 
+/* Set a column that is null if the string is. */
+static void
+set_string(Datum *value, bool *null, const char *string)
+{
+	*null = string == NULL;
+	if (string != NULL)
+		*value = CStringGetTextDatum(string);
+}
+
 static void
 put_key_row(ReturnSetInfo *result, const KeyRow *row)
 {
@@ -152,21 +175,20 @@ put_key_row(ReturnSetInfo *result, const KeyRow *row)
 
 	values[0] = PointerGetDatum(cstring_to_text_with_len(row->key.data,
 														 row->key.length));
-	values[1] = CStringGetTextDatum(rl_algorithm_name(row->limit->algorithm));
-	values[2] = interval_of_window(&row->limit->window);
-	if (row->zone_name != NULL)
-		values[3] = CStringGetTextDatum(row->zone_name);
-	else
-		nulls[3] = true;
-	values[4] = Int64GetDatum(row->limit->capacity);
-	values[5] = Int64GetDatum(row->used);
-	values[6] = Int64GetDatum(row->refusals);
-	values[7] = TimestampTzGetDatum(row->last_use);
+	set_string(&values[1], &nulls[1], row->policy);
+	set_string(&values[2], &nulls[2], row->rule);
+	values[3] = CStringGetTextDatum(rl_algorithm_name(row->limit->algorithm));
+	values[4] = interval_of_window(&row->limit->window);
+	set_string(&values[5], &nulls[5], row->zone_name);
+	values[6] = Int64GetDatum(row->limit->capacity);
+	values[7] = Int64GetDatum(row->used);
+	values[8] = Int64GetDatum(row->refusals);
+	values[9] = TimestampTzGetDatum(row->last_use);
 	if (row->expires_at == RL_NEVER)
-		nulls[8] = true;
+		nulls[10] = true;
 	else
-		values[8] = TimestampTzGetDatum(row->expires_at);
-	values[9] = CStringGetTextDatum(row->store);
+		values[10] = TimestampTzGetDatum(row->expires_at);
+	values[11] = CStringGetTextDatum(row->store);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -233,12 +255,14 @@ add_key_row(const ArenaScan *scan, const RlEntry *entry)
 	if (entry->kind == RL_KIND_BLOCK)
 		return;
 	identity = identity_of_entry(scan->partition, entry);
-	row.zone_name = zone_of_identity(entry, identity);
+	row.zone_name = identity_part(entry, identity, 0);
 	if (!read_counter(scan, entry, row.zone_name, &limit, &report))
 		return;
 
 	row.key.data = identity;
 	row.key.length = entry->key_bytes;
+	row.policy = identity_part(entry, identity, 1);
+	row.rule = identity_part(entry, identity, 2);
 	row.limit = &limit;
 	row.used = report.used;
 	row.refusals = entry->refusals;
@@ -267,6 +291,8 @@ add_table_row(const RlTableRow *stored, void *arg)
 		return;
 
 	row.key = stored->key;
+	row.policy = stored->policy;
+	row.rule = stored->rule;
 	row.limit = &stored->limit;
 	row.zone_name = stored->zone_name;
 	row.used = report.used;

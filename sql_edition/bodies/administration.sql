@@ -79,6 +79,8 @@ BEGIN
         used := rl_used_now(stored);
         CONTINUE WHEN used = 0;
         key := stored.key;
+        policy := nullif(stored.policy, '');
+        rule := nullif(stored.rule, '');
         algorithm := stored.algorithm;
         "window" := (stored.window_length || ' ' || stored.window_unit)::interval;
         time_zone := nullif(stored.time_zone, '');

@@ -116,6 +116,52 @@ test('rate_limit_keys, reset, reset_prefix, prune', async () => {
   assert.equal((await row('SELECT count(*)::int AS n FROM rate_limit_state')).n, 0);
 });
 
+test('policies: enforce, overrides, fallback, usage', async () => {
+  const enforce = (policy, key, cost = 1) => row('SELECT * FROM rate_limit_enforce($1, $2, $3)', [policy, key, cost]);
+  await db.exec(`INSERT INTO rate_limit_policies (policy, rule, "limit", "window", mode, is_fallback) VALUES
+    ('free', 'minute', 2, '1 minute', 'enforce', true), ('free', 'day', 10, '1 day', 'enforce', false),
+    ('free', 'new', 1, '1 day', 'shadow', false)`);
+  await db.exec(`INSERT INTO rate_limit_overrides (key, network, "limit") VALUES ('user:vip', NULL, NULL), (NULL, '192.0.2.0/24', 1)`);
+  const { allowed, limit, used, remaining, rule } = await enforce('unknown', 'user:1', 2);
+  assert.deepEqual([allowed, limit, used, remaining, rule], [true, 2, 2, 0, 'minute']);
+  assert.equal((await enforce('free', 'user:1')).allowed, false);
+  assert.equal((await enforce('free', 'user:vip', 1000)).limit, null);
+  assert.equal((await enforce('free', 'ip:::ffff:192.0.2.7', 2)).retry_after, null);
+  assert.equal((await row('SELECT * FROM rate_limit_enforce_adjust($1, $2, $3)', ['free', 'user:1', -1])).used, 1);
+  assert.deepEqual((await db.query('SELECT rule, used FROM rate_limit_usage($1, $2)', ['free', 'user:1'])).rows,
+    [{ rule: 'day', used: 1 }, { rule: 'minute', used: 1 }, { rule: 'new', used: 0 }]);
+  assert.deepEqual(await row("SELECT allowed, used FROM rate_limit_enforce_at('2024-01-01 12:00Z', 'free', 'user:2', 2)"),
+    { allowed: true, used: 2 });
+  for (const [columns, values] of [['"window"', "'1 month'"], ['"window"', "'infinity'"], ['"window", block_for', "'1 day', 'infinity'"]]) {
+    await assert.rejects(db.query(`INSERT INTO rate_limit_policies (policy, ${columns}) VALUES ('bad', ${values})`),
+      (err) => err.code === '22023');
+  }
+});
+
+test('ip_key, headers, postgrest, trigger', async () => {
+  assert.equal((await row("SELECT rate_limit_ip_key('::ffff:192.0.2.1') AS key")).key, '192.0.2.1');
+  const { h } = await row("SELECT rate_limit_headers(r, '1 minute') AS h FROM rate_limit_check('headers', 2, '1 minute', 2) r");
+  assert.deepEqual([h['X-RateLimit-Limit'], h['X-RateLimit-Remaining'], h['RateLimit-Policy']], ['2', '0', '"default";q=2;w=60']);
+  assert.equal((await row("SELECT rate_limit_headers(r, 'infinity') ->> 'RateLimit-Policy' AS p FROM rate_limit_peek('headers', 2, '1 minute') r")).p,
+    '"default";q=2');
+  await db.exec(`INSERT INTO rate_limit_policies (policy, "limit", "window") VALUES ('once', 1, '1 hour')`);
+  await db.transaction(async (tx) => {
+    await tx.query("SELECT rate_limit_postgrest('once', 'postgrest')");
+    const set = (await tx.query("SELECT current_setting('response.headers')::json AS headers")).rows[0].headers;
+    assert.deepEqual(set.find((header) => 'RateLimit-Policy' in header), { 'RateLimit-Policy': '"default";q=1;w=3600' });
+  });
+  await assert.rejects(db.query("SELECT rate_limit_postgrest('once', 'postgrest')"), (err) => {
+    const { status, headers } = JSON.parse(err.detail);
+    assert.deepEqual([err.code, JSON.parse(err.message).code, status, headers['X-RateLimit-Remaining']], ['PGRST', 'RL429', 429, '0']);
+    return true;
+  });
+  await db.exec(`CREATE TABLE posts (author text);
+    CREATE TRIGGER limited BEFORE INSERT ON posts FOR EACH ROW EXECUTE FUNCTION rate_limit_trigger('once', 'author');
+    INSERT INTO posts VALUES ('ann')`);
+  await assert.rejects(db.query("INSERT INTO posts VALUES ('ann')"),
+    (err) => err.code === 'RL429' && err.message === 'rate limit exceeded for key "ann"');
+});
+
 test('errors', async () => {
   const code = (code) => (err) => err.code === code;
   await assert.rejects(db.query("SELECT rate_limit_check(NULL, 1, '1 min')"), code('22004'));

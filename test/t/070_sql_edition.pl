@@ -91,7 +91,7 @@ SELECT btrim(regexp_replace(script, '^SELECT pg_catalog\.pg_extension_config_dum
   FROM pgtle.installed
 SQL
 my $dumped = () = value($node, 'SELECT script FROM pgtle.installed', 'tle') =~ /pg_extension_config_dump/g;
-is($dumped, 2, 'both tables are dumped with an extension');
+is($dumped, 4, 'all tables are dumped with an extension');
 
 # --- The same signatures, rights and comments as the extension ---
 
@@ -101,7 +101,7 @@ SELECT proname, pg_get_function_arguments(p.oid),
        provolatile, proparallel, proretset, prorows, obj_description(p.oid, 'pg_proc'),
        has_function_privilege('app', p.oid, 'EXECUTE'), has_function_privilege('monitor', p.oid, 'EXECUTE')
   FROM pg_proc p
- WHERE proname LIKE 'rate\_limit\_%' AND proname !~ '^rate_limit_(info$|table_)'
+ WHERE proname LIKE 'rate\_limit\_%' AND proname !~ '^rate_limit_(info|stats|stats_reset|policy_changed)$'
  ORDER BY proname
 SQL
 is(plain($functions), value($node, $functions), 'the functions, their rights and comments are those of the extension');
@@ -110,7 +110,8 @@ my $columns = <<'SQL';
 SELECT relname, relkind, attname, format_type(atttypid, atttypmod), attnotnull, col_description(c.oid, attnum), relacl IS NULL,
        has_table_privilege('app', c.oid, 'SELECT'), has_table_privilege('monitor', c.oid, 'SELECT'), reloptions
   FROM pg_class c JOIN pg_attribute a ON attrelid = c.oid AND attnum > 0
- WHERE relname IN ('rate_limit_result', 'rate_limit_state', 'rate_limit_state_pkey', 'rate_limit_keys', 'rate_limit_blocks')
+ WHERE relname IN ('rate_limit_result', 'rate_limit_state', 'rate_limit_state_pkey', 'rate_limit_keys', 'rate_limit_blocks',
+                   'rate_limit_policies', 'rate_limit_overrides')
  ORDER BY relname, attnum
 SQL
 is(plain($columns), value($node, $columns), 'so are the type, the table and the views');
@@ -120,7 +121,7 @@ SELECT proname FROM pg_proc WHERE pronamespace = '"Odd Schema"'::regnamespace AN
 SQL
 is( plain(<<'SQL'), '', 'what runs as its owner has a fixed search_path');
 SELECT proname FROM pg_proc WHERE pronamespace = '"Odd Schema"'::regnamespace
-   AND prosecdef <> (coalesce(proconfig, '{}') @> ARRAY['search_path="Odd Schema", pg_temp'])
+   AND prosecdef AND NOT coalesce(proconfig, '{}') @> ARRAY['search_path="Odd Schema", pg_temp']
 SQL
 
 # --- Every function, called by a role that has no rights on the tables ---

@@ -96,7 +96,8 @@ sub connection
 }
 
 # Starts one pgbench process.  Options: script, clients, transactions,
-# define (a hash of variables), database, user, mode (of the queries).
+# define (a hash of variables), database, user, mode (of the queries), tries
+# (of a transaction that fails to serialize).
 sub start_pgbench
 {
 	my ($node, %options) = @_;
@@ -113,6 +114,7 @@ sub start_pgbench
 			'-M', $options{mode} // 'prepared',
 			'-c', $options{clients},
 			'-t', $options{transactions},
+			'--max-tries', $options{tries} // 1,
 			(map { ('-D', "$_=$define{$_}") } sort keys %define),
 			connection($node, $options{database}, $options{user})
 		],

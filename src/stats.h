@@ -1,0 +1,50 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.h
+ *	  How many calls each rule has admitted and refused.
+ *
+ * The counts are in the arena, which has room for a fixed number of rules; what
+ * comes later is not counted.  Only the counts change once a rule has its place,
+ * and they are atomic, so that a session finds the place once and counts without
+ * a lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RL_STATS_H
+#define RL_STATS_H
+
+#include "port/atomics.h"
+
+typedef enum RlCount
+{
+	RL_ALLOWED,
+	RL_REFUSED,
+	RL_SHADOW_REFUSED			/* would have been refused */
+} RlCount;
+
+#define RL_NUM_COUNTS			(RL_SHADOW_REFUSED + 1)
+
+typedef struct RlStats
+{
+	Oid			database;
+	char		policy[NAMEDATALEN];	/* empty: calls ad hoc */
+	char		rule[NAMEDATALEN];
+	pg_atomic_uint64 since;		/* instant of the last reset */
+	pg_atomic_uint64 counts[RL_NUM_COUNTS];
+} RlStats;
+
+/* how much of the arena they may take, and how many there are at most */
+#define RL_STATS_SHARE			64
+#define RL_MAX_STATS			4096
+
+extern RlStats *rl_find_stats(const char *policy, const char *rule);
+extern RlStats *rl_ad_hoc_stats(void);
+
+static inline void
+rl_count(RlStats *stats, RlCount which)
+{
+	if (stats != NULL)
+		pg_atomic_fetch_add_u64(&stats->counts[which], 1);
+}
+
+#endif							/* RL_STATS_H */
