@@ -15,6 +15,7 @@
 #include "settings.h"
 #include "stats.h"
 
+#include "access/tupdesc.h"
 #include "fmgr.h"
 #include "utils/timestamp.h"
 
@@ -55,15 +56,22 @@ typedef struct RlTerms
 	const text *time_zone;		/* NULL: UTC */
 } RlTerms;
 
+/* What a function keeps in fn_extra, so that it is looked up once per query. */
+typedef struct RlFunctionState
+{
+	Oid			schema;			/* of the extension */
+	TupleDesc	descriptor;		/* of the result row, NULL before the first */
+} RlFunctionState;
+
 /* number of the first argument in the functions that begin with "at" */
 #define RL_ARG_FIRST			0
 #define RL_ARG_FIRST_AT			1
 
+extern RlFunctionState *rl_function_state(FunctionCallInfo fcinfo);
+extern Oid	rl_extension_schema(FunctionCallInfo fcinfo);
 extern void rl_read_request(FunctionCallInfo fcinfo, int first,
 							bool adjustment, RlRequest *request);
 extern int	rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests);
-extern void rl_set_terms(RlRequest *request, const RlTerms *terms);
-extern void rl_set_burst(RlLimit *limit, int64 burst);
 extern bool rl_same_counter(const RlRequest *a, const RlRequest *b);
 extern RlBytes rl_read_key(FunctionCallInfo fcinfo, int argno);
 extern RlBytes rl_read_policy(FunctionCallInfo fcinfo, int argno);
@@ -74,9 +82,11 @@ extern RlBytes rl_read_prefix(FunctionCallInfo fcinfo, int argno);
 extern RlBytes rl_read_reason(FunctionCallInfo fcinfo, int argno);
 extern RlTime rl_block_end(const Interval *duration, RlTime now);
 
+/* what says which limit (terms.c) */
+extern void rl_set_terms(RlRequest *request, const RlTerms *terms);
+extern void rl_set_burst(RlLimit *limit, int64 burst);
 extern const char *rl_algorithm_name(RlAlgorithm algorithm);
 extern RlAlgorithm rl_algorithm_of_text(const text *name);
-extern Oid	rl_extension_schema(FunctionCallInfo fcinfo);
 extern bool rl_set_zone(RlZone *zone, const char *name,
 						const char **canonical_name);
 

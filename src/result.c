@@ -57,25 +57,26 @@ rl_result_values(const RlVerdict *verdict, Datum *values, bool *nulls)
 Datum
 rl_result_datum(FunctionCallInfo fcinfo, const RlVerdict *verdict)
 {
-	TupleDesc	descriptor = (TupleDesc) fcinfo->flinfo->fn_extra;
+	RlFunctionState *state = rl_function_state(fcinfo);
 	Datum		values[RL_RESULT_COLUMNS];
 	bool		nulls[RL_RESULT_COLUMNS];
 
-	if (descriptor == NULL)
+	if (state->descriptor == NULL)
 	{
 		MemoryContext context = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+		TupleDesc	descriptor;
 
 		if (get_call_result_type(fcinfo, NULL,
 								 &descriptor) != TYPEFUNC_COMPOSITE ||
 			descriptor->natts != RL_RESULT_COLUMNS)
 			elog(ERROR, "return type must be rate_limit_result");
-		descriptor = BlessTupleDesc(descriptor);
+		state->descriptor = BlessTupleDesc(descriptor);
 		MemoryContextSwitchTo(context);
-		fcinfo->flinfo->fn_extra = descriptor;
 	}
 
 	rl_result_values(verdict, values, nulls);
-	return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+	return HeapTupleGetDatum(heap_form_tuple(state->descriptor, values,
+											 nulls));
 }
 
 /*-------------------------------------------------------------------------
