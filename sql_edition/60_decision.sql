@@ -194,7 +194,9 @@ BEGIN
         END IF;
         clock := clock_timestamp();
         outcome := rl_step(p_request, stored, coalesce(p_request.at, rl_instant(clock)), p_request.cost, p_operation);
-        EXIT WHEN NOT outcome.recorded AND NOT outcome.re_timed;
+        -- a clock that was set back matters only to a call that may pass later
+        EXIT WHEN NOT outcome.recorded
+            AND (NOT outcome.re_timed OR NOT outcome.allowed AND outcome.retry_at = rl_never());
 
         keep_until := rl_keep_until(p_request, outcome, clock);
         IF stored IS NULL THEN

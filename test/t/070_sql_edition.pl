@@ -1,8 +1,6 @@
-# The SQL edition: installed by an ordinary role, every function and error, the
-# same rows and states as the extension's table store for the same histories, and
-# 200 calls at once.
-#
-# RATE_LIMIT_SEED chooses other histories, RATE_LIMIT_STEPS how many steps.
+# The SQL edition: installed by an ordinary role, every function and error, and 200
+# calls at once.  That it gives the same rows as the extension for the same
+# histories is in 063_stores_agree.pl.
 
 use strict;
 use warnings FATAL => 'all';
@@ -15,11 +13,6 @@ use PostgreSQL::Test::Utils;
 use RateLimitTest;
 use Test::More;
 use Time::HiRes qw(time);
-
-my $seed = $ENV{RATE_LIMIT_SEED} // 20000101;
-my $total_steps = $ENV{RATE_LIMIT_STEPS} // 30_000;
-my $history_steps = 250;
-my $histories = int(($total_steps + $history_steps - 1) / $history_steps);
 
 my $folder = PostgreSQL::Test::Utils::tempdir();
 my $build = "$FindBin::RealBin/../../sql_edition/build";
@@ -261,135 +254,8 @@ fails_with($node, "SELECT rate_limit_$_", '42501', 'permission denied', "an ordi
   foreach "adjust('a', 1, '1 hour', -1)", "reset('a')", "reset_prefix('')", "block('a')", "unblock('a')", 'prune()', 'keys()',
   "check_at(now(), 'a', 1, '1 hour')";
 
-# --- The same histories ---
+# --- Rows move from the extension to the SQL edition and count on ---
 
-$node->safe_psql('postgres', slurp_file("$FindBin::RealBin/histories.sql"));
-$node->safe_psql('postgres',
-	join "\n",
-	map { "CALL history($_, " . (($seed * 1_009 + $_ * 7_919) % 999_983) / 999_983 . ", $history_steps);" }
-	  1 .. $histories);
-
-my $batches = <<SQL;
-CREATE TABLE batches (id int, k text[], l bigint[], w interval[], c bigint[], a text, "table" text);
-CREATE FUNCTION batch(k text[], l bigint[], w interval[], c bigint[], a text) RETURNS text LANGUAGE sql AS
-    \$\$SELECT string_agg(concat_ws(' ', ord, key, allowed, "limit", used, remaining, coalesce(retry_after > 0, false), retry_after IS NULL, rule), ', ' ORDER BY ord)
-         FROM rate_limit_check_all(k, l, w, c, a)\$\$;
-SQL
-$node->safe_psql('postgres', "SET rate_limit.store = 'table';\n$batches" . <<SQL);
-SELECT setseed(0.@{[ $seed % 999_983 ]}), rate_limit_block('batch 9');
-DO \$\$
-DECLARE
-    n int;
-    b batches;
-BEGIN
-    FOR i IN 1 .. 2000 LOOP
-        n := whole(1, 6);
-        b.id := i;
-        b.a := pick('sliding_window', 'fixed_window', 'anchored_window', 'token_bucket');
-        b.k := ARRAY(SELECT 'batch ' || whole(1, CASE WHEN i % 10 = 0 THEN 9 ELSE 8 END) FROM generate_series(1, n));
-        b.l := ARRAY(SELECT whole(1, 10 + i / 2) FROM generate_series(1, n));
-        b.l := CASE WHEN b.a = 'token_bucket' THEN array_fill(b.l[1], ARRAY[n]) ELSE b.l END;
-        b.w := ARRAY(SELECT pick(interval '$AGE', '875999 hours') FROM generate_series(1, n));
-        b.c := ARRAY(SELECT whole(0, 3) FROM generate_series(1, n));
-        b."table" := batch(b.k, b.l, b.w, b.c, b.a);
-        INSERT INTO batches SELECT b.*;
-    END LOOP;
-END \$\$;
-SQL
-
-foreach my $table (qw(steps states batches))
-{
-	$node->safe_psql('postgres', "\\copy $table TO '$folder/$table.copy'");
-}
-# the extension's settings do not exist here: its function says how many hits are exact
-plain($batches . <<SQL);
-CREATE TABLE steps (id int, history int, op text, at timestamptz, key text, "limit" bigint, "window" interval,
-    cost bigint, algorithm text, burst bigint, zone text, exact_hits int, memory text, "table" text, answer text);
-CREATE TABLE states (LIKE rate_limit_state);
-ALTER TABLE states DROP COLUMN policy, DROP COLUMN rule, DROP COLUMN expires_at, DROP COLUMN last_use;
-\\copy steps (id, history, op, at, key, "limit", "window", cost, algorithm, burst, zone, exact_hits, memory, "table") FROM '$folder/steps.copy'
-\\copy states (key, algorithm, window_length, window_unit, time_zone, state, "limit") FROM '$folder/states.copy'
-\\copy batches FROM '$folder/batches.copy'
-
-CREATE PROCEDURE replay() LANGUAGE plpgsql AS \$\$
-DECLARE
-    s steps;
-    exact_hits int;
-    r rate_limit_result;
-BEGIN
-    FOR s IN SELECT * FROM steps ORDER BY steps.exact_hits, id LOOP
-        IF s.exact_hits IS DISTINCT FROM exact_hits THEN
-            exact_hits := s.exact_hits;
-            EXECUTE format('CREATE OR REPLACE FUNCTION rl_exact_hits() RETURNS int8 LANGUAGE sql IMMUTABLE AS ''SELECT int8 ''''%s''''''', exact_hits);
-        END IF;
-        CASE s.op
-            WHEN 'check' THEN
-                r := rate_limit_check_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
-            WHEN 'peek' THEN
-                r := rate_limit_peek_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
-            WHEN 'adjust' THEN
-                r := rate_limit_adjust_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
-            WHEN 'reset' THEN
-                PERFORM rate_limit_reset(s.key);
-                CONTINUE;
-        END CASE;
-        UPDATE steps SET answer = r::text WHERE id = s.id;
-    END LOOP;
-END \$\$;
-CREATE INDEX ON steps (id);
-CALL replay();
-CREATE OR REPLACE FUNCTION rl_exact_hits() RETURNS int8 LANGUAGE sql IMMUTABLE AS 'SELECT int8 ''128''';
-SQL
-
-cmp_ok(plain(q(SELECT count(*) FROM steps WHERE op <> 'reset')), '>=', $total_steps, "$total_steps steps with seed $seed");
-my %parts = (
-	"op = 'check'" => 'checks',
-	"op = 'peek'" => 'peeks',
-	"op = 'adjust'" => 'adjustments',
-	'"limit" > exact_hits AND algorithm = \'sliding_window\'' => 'limits above exact_hits',
-	'zone IS NOT NULL AND algorithm = \'fixed_window\'' => 'time zones');
-foreach my $part ((map { "algorithm = '$_'" } @ALGORITHMS), sort keys %parts)
-{
-	my ($steps, $refused, $wrong) = split /\|/, plain(<<SQL);
-SELECT count(*), count(*) FILTER (WHERE "table" LIKE '(f,%'), count(*) FILTER (WHERE answer IS DISTINCT FROM "table") FROM steps WHERE $part
-SQL
-
-	is($wrong, 0,
-		'the same rows as of the extension, '
-		  . ($parts{$part} // $part =~ s/.*'(.*)'/$1/r)
-		  . ", $steps steps, $refused refused");
-	cmp_ok($steps, '>', $total_steps / 30, 'there were enough of them');
-}
-my $difference = plain(<<'SQL');
-SELECT DISTINCT ON (algorithm) id, op, at, key, "limit", "window", cost, algorithm, burst, zone, exact_hits, "table", answer
-  FROM steps WHERE answer IS DISTINCT FROM "table" AND op <> 'reset' ORDER BY algorithm, id
-SQL
-diag($difference) if $difference ne '';
-
-my $differences = plain(<<'SQL');
-SELECT count(*) > 10 FROM states;
-(TABLE states EXCEPT SELECT key, algorithm, window_length, window_unit, time_zone, state, "limit" FROM rate_limit_state)
-UNION ALL
-(SELECT key, algorithm, window_length, window_unit, time_zone, state, "limit" FROM rate_limit_state
-  WHERE key LIKE 'history %' AND cardinality(state) > 0 EXCEPT TABLE states)
-LIMIT 5;
-SQL
-is($differences, 't', 'and the same states in the table');
-
-plain(<<'SQL');
-SELECT rate_limit_block('batch 9');
-ALTER TABLE batches ADD answer text;
-DO $$ BEGIN
-    FOR i IN 1 .. 2000 LOOP
-        UPDATE batches SET answer = batch(k, l, w, c, a) WHERE id = i;
-    END LOOP;
-END $$;
-SQL
-is(plain('SELECT count(*), count(*) FILTER (WHERE "table" ~ \' f \') > 100, count(*) FILTER (WHERE answer IS DISTINCT FROM "table") FROM batches'),
-	'2000|t|0', 'the same rows, batches');
-diag(plain('SELECT k, l, w, c, a, "table", answer FROM batches WHERE answer IS DISTINCT FROM "table" ORDER BY id LIMIT 2'));
-
-# rows move from the extension to the SQL edition and count on
 $node->safe_psql('postgres', <<SQL);
 SELECT rate_limit_check('moved', 20, '$AGE', 3, a, store => 'table') FROM unnest('{@{[ join ',', @ALGORITHMS ]}}'::text[]) a;
 \\copy (SELECT * FROM rate_limit_state WHERE key = 'moved') TO '$folder/moved.copy'

@@ -22,9 +22,7 @@ my $folder = PostgreSQL::Test::Utils::tempdir();
 my $node = new_server('main');
 
 $node->start;
-system_or_bail($^X, "$root/sql_edition/build", $folder);
-my ($script) = glob "$folder/rate_limit_sql--*.sql";
-$node->safe_psql('postgres', slurp_file($script));
+install_sql_edition($node, 'public');
 
 # as pg_regress does it
 local $ENV{PGTZ} = 'PST8PDT';

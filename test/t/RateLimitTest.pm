@@ -7,14 +7,15 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
+use FindBin;
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  @ALGORITHMS $AGE new_server start_server run_pgbench start_pgbench
-  finish_pgbench connection value fails_with
+  @ALGORITHMS $AGE new_server start_server install_sql_edition run_pgbench
+  start_pgbench finish_pgbench connection value fails_with
 );
 
 our @ALGORITHMS =
@@ -60,6 +61,18 @@ sub start_server
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION rate_limit');
 	return $node;
+}
+
+# Installs the SQL edition into a schema of a running server's database.
+sub install_sql_edition
+{
+	my ($node, $schema) = @_;
+	my $made = PostgreSQL::Test::Utils::tempdir();
+
+	system_or_bail($^X, "$FindBin::RealBin/../../sql_edition/build", $made);
+	my ($script) = glob "$made/rate_limit_sql--*.sql";
+	$node->safe_psql('postgres', "SET search_path = $schema;\n" . slurp_file($script));
+	return;
 }
 
 # The one value of a query.

@@ -1,14 +1,19 @@
--- Random histories through the memory store and the table store, for tests that
--- compare stores: CALL history(number, seed, steps) makes the steps and records
--- what both answered.  The instants follow those answers: on reset_at, on the end
--- of retry_after, and a microsecond to both sides of them.
+-- Random histories through the memory store, the table store and the SQL edition in
+-- the schema sql_edition, for the test that compares them: CALL histories(number,
+-- seed) makes the steps and records what each answered.  The instants follow those
+-- answers: on reset_at, on the end of retry_after, and a microsecond to both sides
+-- of them.
 
 CREATE TABLE steps (id serial, history int, op text, at timestamptz, key text, "limit" bigint, "window" interval,
-    cost bigint, algorithm text, burst bigint, zone text, exact_hits int, memory text, "table" text);
+    cost bigint, algorithm text, burst bigint, zone text, exact_hits int, memory text, "table" text, sql_edition text);
 
--- what is in the table at the end of each history
-CREATE TABLE states (key text, algorithm text, window_length bigint, window_unit text, time_zone text, state bigint[],
-    "limit" bigint);
+-- what is in both tables at the end of each history
+CREATE TABLE states (edition text, key text, algorithm text, window_length bigint, window_unit text, time_zone text,
+    state bigint[], "limit" bigint);
+
+-- the SQL edition looks at the setting of the extension beside it
+CREATE OR REPLACE FUNCTION sql_edition.rl_exact_hits() RETURNS int8 LANGUAGE sql STABLE PARALLEL SAFE
+    AS 'SELECT pg_catalog.current_setting(''rate_limit.exact_hits'')::int8';
 
 CREATE FUNCTION whole(low numeric, high numeric) RETURNS bigint LANGUAGE sql
     RETURN least(low + floor(random()::numeric * (high - low + 1)), high)::bigint;
@@ -44,7 +49,7 @@ BEGIN
     END IF;
     c.exact_hits := pick(1, 2, 3, 5, 16, 128, 128, 1024);
     c."limit" := random_limit(c);
-    c.at := pick(timestamptz '2000-01-01', '1970-01-01', '2024-02-29', '2024-03-31', now()) + us(whole(-2 * c.length, 0));
+    c.at := pick(timestamptz '2000-01-01', '1970-01-01', '2024-02-29', '2024-03-31', '2026-10-25') + us(whole(-2 * c.length, 0));
     c.back := random() < 0.4;
     c.limits := random() < 0.4;
     c.adjust := random() < 0.4;
@@ -89,98 +94,162 @@ BEGIN
     RETURN pick(0, 1, 1, 1, 1, 1, whole(1, greatest(1, most / 4)), whole(1, greatest(1, most / 4)), most / 2, most);
 END $$;
 
--- 250 steps of four counters in turn, in a few transactions, with calls on other
--- keys that clean the table up
-CREATE PROCEDURE history(which int, seed float8, steps int) LANGUAGE plpgsql AS $$
+-- Moves a counter on to its next step.  At once is at the same time, or a microsecond
+-- later.
+CREATE FUNCTION move(INOUT c counter, at_once bool) LANGUAGE plpgsql AS $$
+BEGIN
+    IF c.limits AND random() < 0.12 THEN
+        c."limit" := random_limit(c);
+    END IF;
+    IF c.algorithm = 'token_bucket' AND (c.burst IS NULL OR c.limits) AND random() < 0.1 THEN
+        c.burst := pick(NULL, 1, 2, whole(1, 100), random_limit(c));
+    END IF;
+    IF at_once THEN
+        c.at := c.at + us(whole(0, 1) * whole(0, 1));
+        RETURN;
+    END IF;
+    c.at := next_time(c);
+    IF c.at NOT BETWEEN '0500-01-01' AND '3500-01-01' THEN
+        c.at := '2000-01-01';
+    END IF;
+END $$;
+
+CREATE FUNCTION random_step(c counter) RETURNS steps LANGUAGE plpgsql AS $$
 DECLARE
+    s steps;
+BEGIN
+    s.at := c.at;
+    s.key := c.key;
+    s."limit" := CASE WHEN c.limits AND random() < 0.03 THEN 0 ELSE c."limit" END;
+    s."window" := c."window";
+    s.algorithm := c.algorithm;
+    s.burst := c.burst;
+    s.zone := c.zone;
+    s.exact_hits := c.exact_hits;
+    s.cost := random_cost(c);
+    s.op := CASE WHEN random() < 0.15 THEN 'peek' ELSE 'check' END;
+    IF c.adjust AND random() < 0.25 THEN
+        s.op := 'adjust';
+        s.cost := pick(1, -1, 1, -1) * whole(1, pick(1, 3, least(c."limit", 4611686018427387903) * 2 - 1));
+    END IF;
+    RETURN s;
+END $$;
+
+-- Makes one call through all three, which adds their answers to the step.
+CREATE FUNCTION make(INOUT s steps) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('rate_limit.exact_hits', s.exact_hits::text, false);
+    CASE s.op
+        WHEN 'check' THEN
+            s.memory := rate_limit_check_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'memory', s.zone);
+            s."table" := rate_limit_check_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
+            s.sql_edition := sql_edition.rate_limit_check_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
+        WHEN 'peek' THEN
+            s.memory := rate_limit_peek_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'memory', s.zone);
+            s."table" := rate_limit_peek_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
+            s.sql_edition := sql_edition.rate_limit_peek_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
+        WHEN 'adjust' THEN
+            s.memory := rate_limit_adjust_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'memory', s.zone);
+            s."table" := rate_limit_adjust_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
+            s.sql_edition := sql_edition.rate_limit_adjust_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
+    END CASE;
+END $$;
+
+-- The instants that a step was told.
+CREATE FUNCTION told(s steps) RETURNS timestamptz[] LANGUAGE plpgsql AS $$
+DECLARE
+    r rate_limit_result := s.memory::rate_limit_result;
+BEGIN
+    IF r.reset_at < '3500-01-01' THEN
+        RETURN ARRAY[r.reset_at, s.at + us((r.retry_after * 1000000)::bigint)];
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- In between: calls on other keys, which clean the tables up, and resets.
+CREATE PROCEDURE disturb(which int, c counter) LANGUAGE plpgsql AS $$
+DECLARE
+    noise text := 'noise ' || whole(1, 20);
+    short interval := us(whole(1, 2000));
+    call bool := random() < 0.05;
+    reset bool := random() < 0.005;
+    prune bool := random() < 0.01;
+BEGIN
+    IF call THEN
+        PERFORM rate_limit_allowed(noise, 3, short, store => 'table'), sql_edition.rate_limit_allowed(noise, 3, short);
+    END IF;
+    IF reset THEN
+        PERFORM rate_limit_reset(c.key), sql_edition.rate_limit_reset(c.key);
+        INSERT INTO steps(history, op, key, exact_hits) VALUES (which, 'reset', c.key, c.exact_hits);
+    END IF;
+    IF prune THEN
+        PERFORM rate_limit_prune(), sql_edition.rate_limit_prune();
+    END IF;
+END $$;
+
+-- Records what a history has left in both tables, and removes it from all three.
+CREATE PROCEDURE finish(which int) LANGUAGE plpgsql AS $$
+DECLARE
+    prefix text := 'history ' || which || ',';
+BEGIN
+    INSERT INTO states
+        SELECT 'extension', key, algorithm, window_length, window_unit, time_zone, state, "limit"
+          FROM rate_limit_state WHERE starts_with(key, prefix) AND cardinality(state) > 0
+        UNION ALL
+        SELECT 'SQL edition', key, algorithm, window_length, window_unit, time_zone, state, "limit"
+          FROM sql_edition.rate_limit_state WHERE starts_with(key, prefix) AND cardinality(state) > 0;
+    PERFORM rate_limit_reset_prefix(prefix), sql_edition.rate_limit_reset_prefix(prefix);
+END $$;
+
+-- Steps of some counters in turn, in a few transactions.  Most histories are short,
+-- with one counter or two; one in forty is long enough to fill a sliding window with
+-- hits of its own.
+CREATE PROCEDURE history(which int, seed float8) LANGUAGE plpgsql AS $$
+DECLARE
+    long bool := which % 40 = 0;
     counters counter[] := '{}';
     c counter;
     s steps;
     i int;
-    m rate_limit_result;
-    t rate_limit_result;
     at_once int := 0;
+    next_seed float8;
 BEGIN
     PERFORM setseed(seed);
-    FOR i IN 1 .. 4 LOOP
+    FOR i IN 1 .. CASE WHEN long THEN 4 ELSE whole(1, 2) END LOOP
         counters[i] := random_counter('history ' || which || ', ' || i);
     END LOOP;
-    FOR n IN 1 .. steps LOOP
+    next_seed := random();
+    FOR n IN 1 .. CASE WHEN long THEN 250 ELSE whole(5, 40) END LOOP
+        -- the SQL edition draws random numbers too, for its clean-up
+        PERFORM setseed(next_seed);
         IF at_once = 0 THEN
-            i := whole(1, 4);
+            i := whole(1, cardinality(counters));
             at_once := CASE WHEN random() < 0.04 THEN whole(5, 20) ELSE 0 END;
         END IF;
-        c := counters[i];
-        IF c.limits AND random() < 0.12 OR n = 1 THEN
-            c."limit" := random_limit(c);
-        END IF;
-        IF c.algorithm = 'token_bucket' AND (c.burst IS NULL OR c.limits) AND random() < 0.1 THEN
-            c.burst := pick(NULL, 1, 2, whole(1, 100), random_limit(c));
-        END IF;
-        IF at_once > 0 THEN
-            at_once := at_once - 1;
-            c.at := c.at + us(whole(0, 1) * whole(0, 1));
-        ELSE
-            c.at := next_time(c);
-            IF c.at NOT BETWEEN '0500-01-01' AND '3500-01-01' THEN
-                c.at := '2000-01-01';
-            END IF;
-        END IF;
+        c := move(counters[i], at_once > 0);
+        at_once := greatest(at_once - 1, 0);
 
+        s := random_step(c);
+        next_seed := random();
+        s := make(s);
+        s.id := nextval('steps_id_seq');
         s.history := which;
-        s.at := c.at;
-        s.key := c.key;
-        s."limit" := CASE WHEN c.limits AND random() < 0.03 THEN 0 ELSE c."limit" END;
-        s."window" := c."window";
-        s.algorithm := c.algorithm;
-        s.burst := c.burst;
-        s.zone := c.zone;
-        s.exact_hits := c.exact_hits;
-        s.cost := random_cost(c);
-        s.op := CASE WHEN random() < 0.15 THEN 'peek' ELSE 'check' END;
-        IF c.adjust AND random() < 0.25 THEN
-            s.op := 'adjust';
-            s.cost := pick(1, -1, 1, -1) * whole(1, pick(1, 3, least(c."limit", 4611686018427387903) * 2 - 1));
-        END IF;
+        INSERT INTO steps SELECT s.*;
 
-        PERFORM set_config('rate_limit.exact_hits', s.exact_hits::text, false);
-        CASE s.op
-            WHEN 'check' THEN
-                m := rate_limit_check_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'memory', s.zone);
-                t := rate_limit_check_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
-            WHEN 'peek' THEN
-                m := rate_limit_peek_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'memory', s.zone);
-                t := rate_limit_peek_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
-            WHEN 'adjust' THEN
-                m := rate_limit_adjust_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'memory', s.zone);
-                t := rate_limit_adjust_at(s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, 'table', s.zone);
-        END CASE;
-        INSERT INTO steps(history, op, at, key, "limit", "window", cost, algorithm, burst, zone, exact_hits, memory, "table")
-            VALUES (s.history, s.op, s.at, s.key, s."limit", s."window", s.cost, s.algorithm, s.burst, s.zone, s.exact_hits,
-                    m::text, t::text);
-
-        IF m.reset_at < '3500-01-01' THEN
-            c.told := ARRAY[m.reset_at, s.at + us((m.retry_after * 1000000)::bigint)];
-        ELSE
-            c.told := NULL;
-        END IF;
+        c.told := told(s);
         counters[i] := c;
-
-        IF random() < 0.05 THEN
-            PERFORM rate_limit_allowed('noise ' || whole(1, 20), 3, us(whole(1, 2000)), store => 'table');
-        END IF;
-        IF random() < 0.005 THEN
-            PERFORM rate_limit_reset(c.key);
-            INSERT INTO steps(history, op, key, exact_hits) VALUES (which, 'reset', c.key, c.exact_hits);
-        END IF;
-        IF random() < 0.01 THEN
-            PERFORM rate_limit_prune();
-        END IF;
+        CALL disturb(which, c);
         IF random() < 0.1 THEN
             COMMIT;
         END IF;
     END LOOP;
-    INSERT INTO states SELECT key, algorithm, window_length, window_unit, time_zone, state, "limit"
-        FROM rate_limit_state WHERE starts_with(key, 'history ' || which || ',') AND cardinality(state) > 0;
-    PERFORM rate_limit_reset_prefix('history ');
+    CALL finish(which);
+    COMMIT;
+END $$;
+
+CREATE PROCEDURE histories(number int, seed bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    FOR which IN 1 .. number LOOP
+        CALL history(which, (seed * 1009 + which * 7919) % 999983 / 999983::float8);
+    END LOOP;
 END $$;
