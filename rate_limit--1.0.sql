@@ -363,7 +363,9 @@ CREATE TRIGGER rate_limit_validate_override BEFORE INSERT OR UPDATE ON @extschem
 ALTER TABLE @extschema@.rate_limit_overrides ENABLE ALWAYS TRIGGER rate_limit_validate_override;
 
 /*
- * A committed change of them acts on the next call of every session
+ * A committed change of them acts on the next call of every session.  One that
+ * fails in the middle is forgotten by its own session, which may have called
+ * then: so there is a trigger before the change, too.
  */
 CREATE FUNCTION @extschema@.rate_limit_policy_changed()
 RETURNS pg_catalog.trigger
@@ -373,16 +375,22 @@ REVOKE ALL ON FUNCTION @extschema@.rate_limit_policy_changed FROM PUBLIC;
 COMMENT ON FUNCTION @extschema@.rate_limit_policy_changed IS
 'internal to the tables of limits: makes every session read them anew';
 
+CREATE TRIGGER rate_limit_policy_changed_before BEFORE INSERT OR UPDATE OR DELETE ON @extschema@.rate_limit_policies
+    EXECUTE FUNCTION @extschema@.rate_limit_policy_changed();
 CREATE TRIGGER rate_limit_policy_changed AFTER INSERT OR UPDATE OR DELETE ON @extschema@.rate_limit_policies
     FOR EACH ROW EXECUTE FUNCTION @extschema@.rate_limit_policy_changed();
 CREATE TRIGGER rate_limit_policy_changed_truncate AFTER TRUNCATE ON @extschema@.rate_limit_policies
+    EXECUTE FUNCTION @extschema@.rate_limit_policy_changed();
+CREATE TRIGGER rate_limit_policy_changed_before BEFORE INSERT OR UPDATE OR DELETE ON @extschema@.rate_limit_overrides
     EXECUTE FUNCTION @extschema@.rate_limit_policy_changed();
 CREATE TRIGGER rate_limit_policy_changed AFTER INSERT OR UPDATE OR DELETE ON @extschema@.rate_limit_overrides
     FOR EACH ROW EXECUTE FUNCTION @extschema@.rate_limit_policy_changed();
 CREATE TRIGGER rate_limit_policy_changed_truncate AFTER TRUNCATE ON @extschema@.rate_limit_overrides
     EXECUTE FUNCTION @extschema@.rate_limit_policy_changed();
+ALTER TABLE @extschema@.rate_limit_policies ENABLE ALWAYS TRIGGER rate_limit_policy_changed_before;
 ALTER TABLE @extschema@.rate_limit_policies ENABLE ALWAYS TRIGGER rate_limit_policy_changed;
 ALTER TABLE @extschema@.rate_limit_policies ENABLE ALWAYS TRIGGER rate_limit_policy_changed_truncate;
+ALTER TABLE @extschema@.rate_limit_overrides ENABLE ALWAYS TRIGGER rate_limit_policy_changed_before;
 ALTER TABLE @extschema@.rate_limit_overrides ENABLE ALWAYS TRIGGER rate_limit_policy_changed;
 ALTER TABLE @extschema@.rate_limit_overrides ENABLE ALWAYS TRIGGER rate_limit_policy_changed_truncate;
 

@@ -60,6 +60,9 @@ UPDATE rate_limit_policies SET "limit" = 9 WHERE policy = 'in_memory:mixed';
 BEGIN READ ONLY;
 SELECT rate_limit_enforce('in_memory:mixed', 'in_memory:c');
 ROLLBACK;
+BEGIN READ ONLY;
+SELECT rate_limit_enforce_adjust('in_memory:mixed', 'in_memory:c', 1);
+ROLLBACK;
 SELECT rule, used FROM rate_limit_usage('in_memory:mixed', 'in_memory:c');
 -- a rollback gives back what is in the table, not what is in memory
 BEGIN;

@@ -119,6 +119,30 @@ EXCEPTION WHEN SQLSTATE 'RL000' THEN
 END
 $$;
 
+/*
+ * Keep what a clock that was set back has changed in rows that refuse, as the
+ * check of a single request does: else the key would wait for the old clock.
+ */
+CREATE FUNCTION rl_keep_re_timed(p_requests rl_request[], p_outcomes rl_outcome[], p_order int[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    request rl_request;
+    outcome rl_outcome;
+    i int;
+BEGIN
+    FOREACH i IN ARRAY p_order LOOP
+        request := p_requests[i];
+        outcome := p_outcomes[i];
+        IF outcome.re_timed AND NOT outcome.allowed AND NOT outcome.blocked AND request.cost > 0
+            AND outcome.retry_at <> rl_never() THEN
+            request.cost := 0;
+            PERFORM rl_decide('adjust', request);
+        END IF;
+    END LOOP;
+END
+$$;
+
 CREATE FUNCTION rl_decide_all(p_requests rl_request[]) RETURNS rl_outcome[]
 LANGUAGE plpgsql
 AS $$
@@ -131,6 +155,7 @@ BEGIN
     END IF;
     LOOP
         outcomes := rl_peek_all(p_requests, lock_order);
+        PERFORM rl_keep_re_timed(p_requests, outcomes, lock_order);
         IF rl_any_refuses(p_requests, outcomes) THEN
             RETURN outcomes;
         END IF;

@@ -111,13 +111,13 @@ rank(const RlRequest *request)
 	return request->store == RL_STORE_TABLE ? 0 : 1;
 }
 
-/* Decide on the requests together, those to the table store first. */
-static void
-decide_together(Call *call)
+/*
+ * Put the numbers of the requests in the order of deciding.  Return how many of
+ * them have a limit.
+ */
+static int
+order_requests(const Call *call, int *numbers)
 {
-	RlRequest  *requests = palloc(sizeof(RlRequest) * call->n);
-	RlVerdict  *verdicts = palloc(sizeof(RlVerdict) * call->n);
-	int		   *numbers = palloc(sizeof(int) * call->n);
 	int			limited = 0;
 	int			n = 0;
 
@@ -131,6 +131,19 @@ decide_together(Call *call)
 		if (wanted == 1)
 			limited = n;
 	}
+	return limited;
+}
+
+/* Decide on the requests together, those to the table store first. */
+static void
+decide_together(Call *call)
+{
+	RlRequest  *requests = palloc(sizeof(RlRequest) * call->n);
+	RlVerdict  *verdicts = palloc(sizeof(RlVerdict) * call->n);
+	int		   *numbers = palloc(sizeof(int) * call->n);
+	int			limited = order_requests(call, numbers);
+	int			n = call->n;
+
 	for (int i = 0; i < n; i++)
 	{
 		requests[i] = call->requests[numbers[i]];
@@ -221,7 +234,8 @@ block_key(const Call *call, RlTime now)
 {
 	const RlRule *longest = NULL;
 	RlTime		end = RL_MIN_TIME;
-	char		reason[64 + 2 * NAMEDATALEN];
+	char text[	64 + 2 * NAMEDATALEN];
+	RlBytes		reason;
 
 	for (int i = 0; i < call->policy->nrules; i++)
 	{
@@ -242,12 +256,14 @@ block_key(const Call *call, RlTime now)
 	if (longest == NULL)
 		return false;
 
-	snprintf(reason, sizeof(reason), "policy \"%s\", rule \"%s\"",
-			 call->policy->name, longest->name);
+	reason.data = text;
+
+	reason.length = snprintf(text, sizeof(text),
+							 "policy \"%s\", rule \"%s\"",
+							 call->policy->name, longest->name);
 
 	/* if memory is full the refusal is all there is */
-	return rl_memory_block(call->common.key, now, end,
-						   (RlBytes) {reason, strlen(reason)}, false);
+	return rl_memory_block(call->common.key, now, end, reason, false);
 }
 
 /*
@@ -314,10 +330,16 @@ rate_limit_enforce_adjust(PG_FUNCTION_ARGS)
 {
 	Call		call;
 	RlBytes		policy = read_call(fcinfo, RL_ARG_FIRST, true, &call);
+	int		   *numbers;
 
 	make_requests(&call, rl_extension_schema(fcinfo), policy);
+
+	/* an error of the table store leaves memory as it was */
+	numbers = palloc(sizeof(int) * call.n);
+	order_requests(&call, numbers);
 	for (int i = 0; i < call.n; i++)
-		decide_one(RL_ADJUST, &call.requests[i], &call.verdicts[i]);
+		decide_one(RL_ADJUST, &call.requests[numbers[i]],
+				   &call.verdicts[numbers[i]]);
 	return rl_result_datum(fcinfo, &call.verdicts[find_reported(&call)]);
 }
 
@@ -345,7 +367,10 @@ rate_limit_usage(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Trigger on the tables of limits: tell every session when this commits. */
+/*
+ * Trigger on the tables of limits: tell every session when this commits, and
+ * this one when the command ends and when it is rolled back.
+ */
 Datum
 rate_limit_policy_changed(PG_FUNCTION_ARGS)
 {

@@ -415,15 +415,12 @@ make_room_for(const Batch *batch, int first, RlTime *untils)
 
 /*
  * Write back what was charged.  If there is no room for it, return false and
- * until when for each call that needs some; for the others, RL_MIN_TIME.
+ * until when for each call that needs some.
  */
 static bool
 settle_batch(const Batch *batch, RlTime *untils)
 {
 	bool		enough = true;
-
-	for (int i = 0; i < batch->n; i++)
-		untils[i] = RL_MIN_TIME;
 
 	pin_batch(batch, true);
 	for (int i = 0; i < batch->n; i++)
@@ -443,13 +440,19 @@ settle_batch(const Batch *batch, RlTime *untils)
 	return enough;
 }
 
-/* Write what a step of the clock has changed. */
+/*
+ * Write what a step of the clock has changed where a limit refuses, as the check
+ * of one key does.  A call that costs nothing only looks.
+ */
 static void
 write_re_timed(const Batch *batch)
 {
 	for (int i = 0; i < batch->n; i++)
 	{
-		if (batch->calls[i].decision.re_timed)
+		const RlDecision *decision = &batch->calls[i].decision;
+
+		if (decision->re_timed && decision->request->cost > 0 &&
+			!decision->verdict->allowed && rl_may_pass_later(decision))
 			write_back_if_room(&batch->calls[i]);
 	}
 }
@@ -464,7 +467,34 @@ note_refusals(const Batch *batch)
 	}
 }
 
-/* Return whether all was charged. */
+/*
+ * Judge anew when memory is full for some calls.  Return whether none is
+ * refused.
+ */
+static bool
+judge_full_batch(const Batch *batch, const RlTime *untils)
+{
+	bool		admitted;
+
+	load_batch(batch);
+	admitted = judge_batch(batch);
+	for (int i = 0; i < batch->n; i++)
+	{
+		RlCall	   *call = &batch->calls[i];
+
+		if (untils[i] == RL_MIN_TIME)
+			continue;
+		rl_refuse_full(call, untils[i]);
+		admitted = admitted && !rl_refuses(call->decision.request,
+										   call->decision.verdict);
+	}
+	return admitted;
+}
+
+/*
+ * Return whether all was charged.  What only counts is left out if memory is
+ * too full for it, and does not keep the others from being charged.
+ */
 static bool
 check_batch(const Batch *batch, RlTime *untils)
 {
@@ -475,21 +505,18 @@ check_batch(const Batch *batch, RlTime *untils)
 		return false;
 	}
 
-	charge_batch(batch);
-	if (settle_batch(batch, untils))
-	{
-		note_refusals(batch);
-		return true;
-	}
-
-	load_batch(batch);
-	judge_batch(batch);
 	for (int i = 0; i < batch->n; i++)
+		untils[i] = RL_MIN_TIME;
+	charge_batch(batch);
+	while (!settle_batch(batch, untils))
 	{
-		if (untils[i] != RL_MIN_TIME)
-			rl_refuse_full(&batch->calls[i], untils[i]);
+		if (!judge_full_batch(batch, untils))
+			return false;
+		charge_batch(batch);
 	}
-	return false;
+	write_re_timed(batch);
+	note_refusals(batch);
+	return true;
 }
 
 /*

@@ -283,6 +283,21 @@ copy_policy(MemoryContext context, const RlPolicy *policy)
 				  policy_bytes(policy));
 }
 
+/* Keep a policy by its own name, and by the one that it was asked for. */
+static void
+keep_policy(const char *asked, const RlPolicy *policy)
+{
+	KeptPolicy *kept = hash_search(kept_policies, policy->name, HASH_FIND,
+								   NULL);
+	RlPolicy   *copy = kept != NULL ? kept->policy :
+	copy_policy(kept_context, policy);
+
+	kept = hash_search(kept_policies, policy->name, HASH_ENTER, NULL);
+	kept->policy = copy;
+	kept = hash_search(kept_policies, asked, HASH_ENTER, NULL);
+	kept->policy = copy;
+}
+
 /*
  * Return a policy, or the fallback if there is none of that name, for as long
  * as the memory context lasts.  It is an error if there is neither.
@@ -309,12 +324,7 @@ rl_get_policy(Oid schema, RlBytes name)
 
 	policy = read_policy(schema, name);
 	if (is_current(schema))
-	{
-		RlPolicy   *copy = copy_policy(kept_context, policy);
-
-		kept = hash_search(kept_policies, asked, HASH_ENTER, NULL);
-		kept->policy = copy;
-	}
+		keep_policy(asked, policy);
 	return policy;
 }
 

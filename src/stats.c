@@ -76,14 +76,19 @@ rl_find_stats(const char *policy, const char *rule)
 	return stats;
 }
 
-/* Return where calls without a policy count. */
+/*
+ * Return where calls without a policy count, NULL if there is no room.  As no
+ * place is ever given back, it is enough to look once.
+ */
 RlStats *
 rl_ad_hoc_stats(void)
 {
-	static RlStats *stats = NULL;
+	static RlStats *stats;
+	static bool looked = false;
 
-	if (unlikely(stats == NULL))
+	if (unlikely(!looked))
 		stats = rl_find_stats("", "");
+	looked = true;
 	return stats;
 }
 

@@ -91,9 +91,10 @@ static const struct
 	" o.policy IS NULL, o.rule IS NULL"}
 };
 
-/* The plans, and for which schema they were made. */
+/* The plans, and for which schema they were made, by the name it had then. */
 static SPIPlanPtr plans[RL_NUM_STATEMENTS];
 static Oid	plans_schema = InvalidOid;
+static NameData plans_schema_name;
 
 static int64 words[RL_MAX_STATE_WORDS];
 
@@ -133,10 +134,7 @@ rl_open_as_owner(RlTableSession *session, Oid schema, const char *table,
 				 errhint("Create the extension \"rate_limit\" anew.")));
 	session->relation = table_open(relid, lock);
 
-	if (plans_schema != schema)
-		forget_plans();
 	plans_schema = schema;
-
 	GetUserIdAndSecContext(&session->user, &session->security_context);
 	SetUserIdAndSecContext(session->relation->rd_rel->relowner,
 						   session->security_context |
@@ -157,15 +155,26 @@ rl_table_close(const RlTableSession *session)
 	table_close(session->relation, NoLock);
 }
 
+/*
+ * Return the plan of a statement.  Plans are made from texts that name the
+ * schema: when it gets another name, somebody else may come to have the old
+ * one.
+ */
 static SPIPlanPtr
 get_plan(RlStatement statement)
 {
-	SPIPlanPtr	plan = plans[statement];
+	const char *schema = get_namespace_name(plans_schema);
+	SPIPlanPtr	plan;
 
+	if (strcmp(NameStr(plans_schema_name), schema) != 0)
+		forget_plans();
+	namestrcpy(&plans_schema_name, schema);
+
+	plan = plans[statement];
 	if (plan == NULL)
 	{
 		char	   *text = psprintf(statements[statement].text,
-									quote_identifier(get_namespace_name(plans_schema)));
+									quote_identifier(schema));
 
 		/* no argument makes another plan better */
 		plan = SPI_prepare_cursor(text, statements[statement].nargs,

@@ -227,6 +227,25 @@ open_batch(Batch *batch, const RlRequest *requests, int n,
 }
 
 /*
+ * Keep what a step of the clock has changed in a row that refuses, as the check
+ * of a single request does: else the key would wait for the old clock.
+ */
+static void
+keep_re_timed(Batch *batch, const RlRequest *request)
+{
+	RlRequest	nothing = *request;
+	RlVerdict	verdict;
+	RlDecision	decision;
+	RlState		state;
+
+	nothing.cost = 0;
+	if (nothing.limit.window.zone != NULL)
+		nothing.limit.window.zone = &nothing.zone;
+	init_decision(&decision, &nothing, &verdict, &state);
+	decide_in_table(&batch->session, RL_ADJUST, &decision);
+}
+
+/*
  * Judge several requests without recording or locking anything, so that
  * refusals do not write.  Return whether none is refused.
  */
@@ -257,6 +276,9 @@ rl_table_judge_all(const RlRequest *requests, int n, RlVerdict *verdicts)
 		admitted = admitted && !rl_refuses(request, verdict);
 		if (verdict->blocked)
 			rl_memory_count_blocked(request->key);
+		if (!verdict->allowed && decision.re_timed && request->cost > 0 &&
+			rl_may_pass_later(&decision))
+			keep_re_timed(&batch, request);
 	}
 	rl_table_close(&batch.session);
 	return admitted;

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use RateLimitTest;
 use Test::More;
 
-my @files = qw(adjust anchored_window block_for calendar check_all clock_steps cost
+my @files = qw(adjust anchored_window block_for calendar check_all clock_steps clock_steps_policies cost
   enforce_rules fallback fixed_window headers ip_key limit_change limit_zero
   monthly_cap networks overrides peek per_row policies policies_table policies_validation
   postgrest result_row retry_after shadow token_bucket trigger usage);
