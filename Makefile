@@ -3,7 +3,13 @@
 #   make && make install && make installcheck    as for every extension
 #   make demo        a minute of what it does; needs nothing but Debian
 #   make test        every test suite; needs nothing but Debian
+#   make checked     the suites on a server with assertions, with valgrind, with sanitizers
+#   make fuzz        a million random calls there, or RATE_LIMIT_FUZZ_CALLS
+#   make coverage    which lines of src the suites execute
+#   make churn       measures connections that come and go
+#   make fuzz-reader the reader of saved counters is given any bytes, by libFuzzer
 #   make sql-edition the same functions without C, as scripts in dist
+#   make bench       speed against what it replaces, with charts, in half an hour
 #
 # Variables: PG_CONFIG, DESTDIR, VPATH as usual; WERROR=1 turns warnings into errors.
 
@@ -28,7 +34,7 @@ TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
 
 here := $(dir $(firstword $(MAKEFILE_LIST)))
-own_goals = demo test sql-edition indent check-indent check-version figures
+own_goals = demo test checked fuzz coverage churn bench sql-edition indent check-indent check-version figures
 
 PG_CONFIG = pg_config
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
@@ -43,7 +49,7 @@ $(OBJS) $(OBJS:.o=.bc): $(wildcard $(srcdir)/src/*.h) | $(CURDIR)/src
 $(CURDIR)/src:
 	mkdir -p $@
 
-.PHONY: $(own_goals) unit
+.PHONY: $(own_goals) unit fuzz-reader
 
 demo:
 	@$(here)test/demo
@@ -51,11 +57,29 @@ demo:
 test:
 	@$(here)test/all
 
+checked:
+	@$(here)test/checked
+
+fuzz:
+	@$(here)test/checked fuzz
+
+coverage:
+	@$(here)test/coverage
+
+bench:
+	@$(here)test/bench/run
+
+churn:
+	@$(here)test/churn
+
 sql-edition:
 	$(here)sql_edition/build dist
 
 unit:
 	$(MAKE) -C $(here)test/unit check PG_CONFIG='$(PG_CONFIG)'
+
+fuzz-reader:
+	$(MAKE) -C $(here)test/fuzz run PG_CONFIG='$(PG_CONFIG)'
 
 figures:
 	$(here)doc/figures

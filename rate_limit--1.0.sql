@@ -46,7 +46,11 @@ CREATE TABLE @extschema@.rate_limit_state (
     "limit"         pg_catalog.int8 NOT NULL,
     expires_at      pg_catalog.timestamptz NOT NULL,
     last_use        pg_catalog.timestamptz NOT NULL,
-    PRIMARY KEY (key, policy, rule, algorithm, window_length, window_unit, time_zone)
+    PRIMARY KEY (key, policy, rule, algorithm, window_length, window_unit, time_zone),
+    CHECK (algorithm IN ('sliding_window', 'fixed_window', 'anchored_window', 'token_bucket')),
+    CHECK (window_length > 0),
+    CHECK (window_unit = 'microsecond' OR algorithm = 'fixed_window' AND window_unit IN ('day', 'month')),
+    CHECK ((window_unit = 'microsecond') = (time_zone = ''))
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -467,7 +471,7 @@ BEGIN
         END IF;
     END IF;
     IF NOT r.allowed AND r.retry_after IS NOT NULL THEN
-        retry := greatest(ceil(r.retry_after), 1)::int8;
+        retry := least(greatest(ceil(r.retry_after), 1), largest)::int8;
     END IF;
     RETURN jsonb_strip_nulls(jsonb_build_object(
         'X-RateLimit-Limit', r."limit"::text,
@@ -722,7 +726,7 @@ CREATE FUNCTION @extschema@.rate_limit_keys(
     OUT store       pg_catalog.text)
 RETURNS SETOF pg_catalog.record
 AS 'MODULE_PATHNAME', 'rate_limit_keys'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1000;
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1000;
 REVOKE ALL ON FUNCTION @extschema@.rate_limit_keys FROM PUBLIC;
 COMMENT ON FUNCTION @extschema@.rate_limit_keys IS
 'the live counters of this database; see the view of the same name';
@@ -741,7 +745,7 @@ CREATE FUNCTION @extschema@.rate_limit_blocks(
     OUT refusals    pg_catalog.int8)
 RETURNS SETOF pg_catalog.record
 AS 'MODULE_PATHNAME', 'rate_limit_blocks'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 100;
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100;
 REVOKE ALL ON FUNCTION @extschema@.rate_limit_blocks FROM PUBLIC;
 COMMENT ON FUNCTION @extschema@.rate_limit_blocks IS
 'the blocks of this database; see the view of the same name';
@@ -761,7 +765,9 @@ CREATE FUNCTION @extschema@.rate_limit_info(
     OUT counters    pg_catalog.int8,
     OUT blocks      pg_catalog.int8,
     OUT evictions   pg_catalog.int8,
-    OUT refused_full pg_catalog.int8)
+    OUT refused_full pg_catalog.int8,
+    OUT saved_at    pg_catalog.timestamptz,
+    OUT restored_from pg_catalog.timestamptz)
 RETURNS pg_catalog.record
 AS 'MODULE_PATHNAME', 'rate_limit_info'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -782,6 +788,10 @@ COMMENT ON COLUMN @extschema@.rate_limit_info.evictions IS
 'live counters dropped because memory was full; expired ones do not count';
 COMMENT ON COLUMN @extschema@.rate_limit_info.refused_full IS
 'calls refused because memory was full of counters that must not be dropped';
+COMMENT ON COLUMN @extschema@.rate_limit_info.saved_at IS
+'when the counters were last saved since the memory was set up';
+COMMENT ON COLUMN @extschema@.rate_limit_info.restored_from IS
+'when the counters were saved that the memory was set up with';
 
 CREATE FUNCTION @extschema@.rate_limit_stats(
     OUT policy          pg_catalog.text,
@@ -814,6 +824,18 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 REVOKE ALL ON FUNCTION @extschema@.rate_limit_stats_reset FROM PUBLIC;
 COMMENT ON FUNCTION @extschema@.rate_limit_stats_reset IS
 'sets the counts of rate_limit_stats of this database to zero';
+
+/*
+ * What an earlier installation has left in memory
+ */
+CREATE FUNCTION @extschema@.rate_limit_forget()
+RETURNS pg_catalog.void
+AS 'MODULE_PATHNAME', 'rate_limit_forget'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+REVOKE ALL ON FUNCTION @extschema@.rate_limit_forget FROM PUBLIC;
+COMMENT ON FUNCTION @extschema@.rate_limit_forget IS
+'internal: removes all counters and blocks of this database from memory';
+SELECT @extschema@.rate_limit_forget();
 
 GRANT SELECT ON @extschema@.rate_limit_keys, @extschema@.rate_limit_blocks,
     @extschema@.rate_limit_info, @extschema@.rate_limit_stats TO pg_monitor;

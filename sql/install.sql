@@ -1,6 +1,6 @@
 -- the objects of the extension, and who may use them
 SET client_min_messages = warning;
-DROP EXTENSION IF EXISTS rate_limit;
+DROP EXTENSION IF EXISTS rate_limit CASCADE;  -- a session of the test before may still be leaving
 RESET client_min_messages;
 CREATE EXTENSION rate_limit;
 

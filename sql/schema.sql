@@ -1,6 +1,6 @@
 -- any schema, any search_path
 SET client_min_messages = warning;
-DROP EXTENSION IF EXISTS rate_limit;
+DROP EXTENSION IF EXISTS rate_limit CASCADE;  -- a session of the test before may still be leaving
 RESET client_min_messages;
 
 -- a hostile schema that comes before pg_catalog: whatever of it is used gives this away

@@ -183,8 +183,8 @@ BEGIN
         PERFORM rl_refuse_read_only();
     END IF;
     IF p_operation = 'peek' OR p_operation = 'check' AND (
-        p_request."limit" IS NULL OR p_request.cost = 0 OR p_request."limit" = 0 OR p_request.cost > p_request.capacity
-        OR rl_block_end(p_request.key) > coalesce(p_request.at, rl_instant(clock_timestamp()))) THEN
+        p_request."limit" IS NULL OR p_request.cost = 0 OR p_request."limit" = 0
+        OR p_request.cost > p_request.capacity) THEN
         RETURN rl_peek(p_request, p_request.cost);
     END IF;
 
@@ -193,6 +193,9 @@ BEGIN
             stored := rl_stored(p_request, is_locked);
         END IF;
         clock := clock_timestamp();
+        IF p_operation = 'check' AND rl_block_end(p_request.key) > coalesce(p_request.at, rl_instant(clock)) THEN
+            RETURN rl_peek(p_request, p_request.cost);
+        END IF;
         outcome := rl_step(p_request, stored, coalesce(p_request.at, rl_instant(clock)), p_request.cost, p_operation);
         -- a clock that was set back matters only to a call that may pass later
         EXIT WHEN NOT outcome.recorded

@@ -7,9 +7,11 @@
  */
 #include "postgres.h"
 
+#include "drop.h"
 #include "memory.h"
 #include "table_store.h"
 
+#include "miscadmin.h"
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(rate_limit_reset);
@@ -17,6 +19,7 @@ PG_FUNCTION_INFO_V1(rate_limit_reset_prefix);
 PG_FUNCTION_INFO_V1(rate_limit_block);
 PG_FUNCTION_INFO_V1(rate_limit_unblock);
 PG_FUNCTION_INFO_V1(rate_limit_prune);
+PG_FUNCTION_INFO_V1(rate_limit_forget);
 
 Datum
 rate_limit_reset(PG_FUNCTION_ARGS)
@@ -67,4 +70,15 @@ rate_limit_prune(PG_FUNCTION_ARGS)
 				 errmsg("argument \"max\" must be at least 1"),
 				 errhint("Leave it out to remove all that has expired.")));
 	PG_RETURN_INT64(rl_table_prune(rl_extension_schema(fcinfo), max));
+}
+
+Datum
+rate_limit_forget(PG_FUNCTION_ARGS)
+{
+	(void) fcinfo;
+
+	/* dropped and created in one transaction: it may yet be rolled back */
+	if (!rl_will_forget())
+		rl_memory_forget_database(MyDatabaseId);
+	PG_RETURN_VOID();
 }

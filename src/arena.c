@@ -12,7 +12,6 @@
 #include "arena.h"
 
 #include "common/hashfn.h"
-#include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "utils/timestamp.h"
 
@@ -76,6 +75,7 @@ init_partition(RlPartition *partition, Size bytes, int tranche)
 	partition->evictions = 0;
 	partition->refused_full = 0;
 	partition->full_until = RL_MIN_TIME;
+	partition->changes = 0;
 
 	for (uint32 i = 0; i < partition->nbuckets; i++)
 		buckets(partition)[i] = RL_NO_CHUNK;
@@ -109,6 +109,8 @@ rl_init_arena(RlArena *arena, Size bytes, int tranche, bool preloaded)
 	arena->tranche = tranche;
 	arena->preloaded = preloaded;
 	arena->set_up_at = GetCurrentTimestamp();
+	arena->restored_from = RL_MIN_TIME;
+	pg_atomic_init_u64(&arena->saved_at, (uint64) RL_MIN_TIME);
 
 	LWLockInitialize(&arena->stats_lock, tranche);
 	for (int i = 0; i < arena->npartitions; i++)
@@ -143,16 +145,17 @@ rl_partition_of(const RlArena *arena, uint64 hash)
  */
 
 /*
- * Return the identity of what is kept for a key of this database.  For a
- * counter the caller fills in the window.
+ * Return the identity of what is kept for a key of a database.  For a counter
+ * the caller fills in the window.
  */
 RlIdentity
-rl_identity(const RlArena *arena, const char *key, int key_bytes, uint8 kind)
+rl_identity(const RlArena *arena, Oid database, const char *key,
+			int key_bytes, uint8 kind)
 {
 	RlIdentity	identity = {
 		.hash = hash_bytes_extended((const unsigned char *) key, key_bytes,
-									arena->seed + MyDatabaseId),
-		.database = MyDatabaseId,
+									arena->seed + database),
+		.database = database,
 		.bytes = key,
 		.key_bytes = key_bytes,
 		.id_bytes = key_bytes,
@@ -292,6 +295,7 @@ rl_write_tail(RlPartition *partition, RlEntry *entry, int first_word,
 	TailCursor	cursor = tail_cursor(partition, entry, first_word);
 	int			length;
 
+	partition->changes++;
 	for (int done = 0; done < bytes; done += length)
 	{
 		char	   *piece = next_piece(&cursor, bytes - done, &length);
@@ -472,6 +476,7 @@ rl_remove_entry(RlPartition *partition, RlEntry *entry)
 	uint32	   *link = bucket_of(partition, entry->tag);
 	uint32		chunk;
 
+	partition->changes++;
 	while (entry_at(partition, *link) != entry)
 		link = &entry_at(partition, *link)->next;
 

@@ -18,9 +18,9 @@
  *
  * Locks
  * -----
- * RlArena is written once, before anybody can see it, but for nstats_used: that,
- * and the names in the counts beyond it, are covered by stats_lock; those below
- * stay, and the numbers are atomic.  The LWLock at the head
+ * RlArena is written once, before anybody can see it, but for saved_at, which is
+ * atomic, and nstats_used: that, and which rules the counts belong to, is
+ * covered by stats_lock; the numbers are atomic.  The LWLock at the head
  * of a partition covers all the rest of that partition.  Who decides or
  * changes holds it exclusively, who only copies it holds it shared.  A call
  * that needs several partitions locks them in ascending order; no other lock
@@ -67,6 +67,15 @@
 /* the longest key and the longest reason of a block, in bytes */
 #define RL_MAX_KEY_BYTES		1024
 #define RL_MAX_REASON_BYTES		1024
+
+/* the longest name of a time zone, and of a policy or a rule */
+#define RL_MAX_ZONE_BYTES		255
+#define RL_MAX_NAME_BYTES		(NAMEDATALEN - 1)
+
+/* the longest RlIdentity.bytes, and the longest state or reason with its length */
+#define RL_MAX_IDENTITY_BYTES \
+	(RL_MAX_KEY_BYTES + 1 + RL_MAX_ZONE_BYTES + 2 * (1 + RL_MAX_NAME_BYTES))
+#define RL_MAX_ENTRY_WORDS		(2 * (RL_MAX_EXACT_HITS + 2))
 
 #define RL_CHUNK_BYTES			64
 #define RL_CHUNK_WORDS			(RL_CHUNK_BYTES / (int) sizeof(int64))
@@ -137,6 +146,7 @@ typedef struct RlPartition
 	uint64		evictions;		/* live counters dropped for lack of memory */
 	uint64		refused_full;	/* calls refused for lack of memory */
 	RlTime		full_until;		/* nothing can be dropped before */
+	uint64		changes;		/* of entries, since the arena was set up */
 } RlPartition;
 
 typedef struct RlArena
@@ -149,6 +159,8 @@ typedef struct RlArena
 	LWLock		stats_lock;
 	int			nstats;			/* room for counts */
 	int			nstats_used;
+	pg_atomic_uint64 saved_at;	/* last, RL_MIN_TIME if never */
+	RlTime		restored_from;	/* instant of that, RL_MIN_TIME if nothing was */
 	bool		preloaded;		/* set up at server start, not on first use */
 	RlTime		set_up_at;
 } RlArena;
@@ -168,8 +180,8 @@ extern int	rl_partition_of(const RlArena *arena, uint64 hash);
 extern RlStats *rl_stats(RlArena *arena, int number);
 
 /* identities */
-extern RlIdentity rl_identity(const RlArena *arena, const char *key,
-							  int key_bytes, uint8 kind);
+extern RlIdentity rl_identity(const RlArena *arena, Oid database,
+							  const char *key, int key_bytes, uint8 kind);
 extern bool rl_same_identity(const RlIdentity *a, const RlIdentity *b);
 
 /* entries */

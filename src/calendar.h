@@ -35,6 +35,17 @@ typedef int64 RlTime;
 #define RL_MAX_WINDOW_MONTHS	1200
 #define RL_MAX_WINDOW_USECS		(RL_MAX_WINDOW_DAYS * RL_USECS_PER_DAY)
 
+/*
+ * Tell whether a number can be an instant of a state: taken, or the start of a
+ * window around one that is, or rounded up within one.
+ */
+static inline bool
+rl_is_time(RlTime time)
+{
+	return time >= RL_MIN_TIME - RL_MAX_WINDOW_USECS &&
+		time <= RL_MAX_TIME + RL_MAX_WINDOW_USECS;
+}
+
 typedef enum RlUnit
 {
 	RL_UNIT_USEC,

@@ -11,6 +11,8 @@
 
 #include "state.h"
 
+#include "miscadmin.h"
+
 /* Room for an encoded state, kept to spare the hot path an allocation. */
 static int64 state_words[RL_MAX_STATE_WORDS];
 
@@ -65,7 +67,7 @@ rl_prepare_call(RlCall *call, RlArena *arena, const RlRequest *request,
 	memset(call, 0, sizeof(RlCall));
 	call->decision.request = request;
 	call->decision.verdict = verdict;
-	call->identity = rl_identity(arena, request->key.data,
+	call->identity = rl_identity(arena, MyDatabaseId, request->key.data,
 								 request->key.length,
 								 request->limit.algorithm);
 	identify_counter(&call->identity, request);
@@ -222,6 +224,7 @@ rl_note_refusal(RlCall *call)
 
 	if (entry == NULL)
 		return;
+	call->partition->changes++;
 	if (entry->refusals < PG_UINT32_MAX)
 		entry->refusals++;
 	if (verdict->blocked)

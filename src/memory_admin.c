@@ -9,6 +9,7 @@
 
 #include "memory.h"
 
+#include "save.h"
 #include "shmem.h"
 
 #include "miscadmin.h"
@@ -20,7 +21,8 @@ locate(RlBytes key, RlIdentity *identity)
 {
 	RlArena    *arena = rl_get_arena();
 
-	*identity = rl_identity(arena, key.data, key.length, RL_KIND_BLOCK);
+	*identity = rl_identity(arena, MyDatabaseId, key.data, key.length,
+							RL_KIND_BLOCK);
 	return rl_partition(arena, rl_partition_of(arena, identity->hash));
 }
 
@@ -99,6 +101,37 @@ rl_memory_reset_prefix(RlBytes prefix)
 	return removed;
 }
 
+/* Forget all counters and blocks of a database, and the counts of its rules. */
+void
+rl_memory_forget_database(Oid database)
+{
+	/* what is saved is in the arena once that is set up */
+	RlArena    *arena = rl_is_saved() ? rl_get_arena() : rl_find_arena();
+
+	if (arena == NULL)
+		return;
+	for (int i = 0; i < arena->npartitions; i++)
+	{
+		RlPartition *partition = rl_partition(arena, i);
+		RlEntry    *next;
+
+		CHECK_FOR_INTERRUPTS();
+		LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
+		for (uint32 bucket = 0; bucket < partition->nbuckets; bucket++)
+		{
+			for (RlEntry *entry = rl_first_in_bucket(partition, bucket);
+				 entry != NULL; entry = next)
+			{
+				next = rl_next(partition, entry);
+				if (entry->database == database)
+					rl_remove_entry(partition, entry);
+			}
+		}
+		LWLockRelease(&partition->lock);
+	}
+	rl_forget_stats(arena, database);
+}
+
 /* Put a block into its partition, or return false if there is no room. */
 static bool
 block_locked(RlPartition *partition, const RlIdentity *identity, RlTime now,
@@ -146,6 +179,8 @@ rl_memory_block(RlBytes key, RlTime now, RlTime end, RlBytes reason,
 	RlPartition *partition = locate(key, &identity);
 	bool		done;
 
+	/* lets it be forgotten with its database */
+	rl_ad_hoc_stats();
 	if (reason.length > 0)
 		memcpy(&words[1], reason.data, reason.length);
 
@@ -187,10 +222,6 @@ rl_memory_block_end(RlBytes key)
 	RlEntry    *counter;
 	RlEntry    *block;
 
-	/* nobody has blocked anything in memory that is not set up */
-	if (rl_find_arena() == NULL)
-		return RL_MIN_TIME;
-
 	partition = locate(key, &identity);
 	LWLockAcquire(&partition->lock, LW_SHARED);
 	rl_lookup(partition, &identity, &counter, &block);
@@ -212,6 +243,9 @@ rl_memory_count_blocked(RlBytes key)
 	LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
 	rl_lookup(partition, &identity, &counter, &block);
 	if (block != NULL && block->refusals < PG_UINT32_MAX)
+	{
+		partition->changes++;
 		block->refusals++;
+	}
 	LWLockRelease(&partition->lock);
 }

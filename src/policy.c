@@ -94,6 +94,7 @@ begin_anew(Oid schema)
 											 ALLOCSET_DEFAULT_SIZES);
 		CacheRegisterRelcacheCallback(note_change, (Datum) 0);
 	}
+	kept_generation = 0;
 	MemoryContextReset(kept_context);
 	kept_policies = create_table("rate_limit policies", NAMEDATALEN,
 								 sizeof(KeptPolicy), HASH_STRINGS);

@@ -17,12 +17,10 @@
 #ifndef RL_POLICY_H
 #define RL_POLICY_H
 
+#include "arena.h"
 #include "request.h"
 
 #include "datatype/timestamp.h"
-
-/* longest name of a policy or a rule, in bytes */
-#define RL_MAX_NAME_BYTES		(NAMEDATALEN - 1)
 
 /*
  * How many policies, and keys of policies that have overrides, a session keeps.

@@ -13,8 +13,10 @@
 
 #include "fmgr.h"
 
+#include "drop.h"
 #include "settings.h"
 #include "shmem.h"
+#include "worker.h"
 
 PG_MODULE_MAGIC;
 
@@ -25,4 +27,6 @@ _PG_init(void)
 {
 	rl_define_settings();
 	rl_init_shmem();
+	rl_register_worker();
+	rl_watch_drop();
 }

@@ -14,9 +14,14 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+/* rate_limit.save_interval, in seconds */
+#define RL_DEFAULT_SAVE_INTERVAL	10
+#define RL_MAX_SAVE_INTERVAL		3600
+
 int			rl_memory_kb = RL_DEFAULT_MEMORY_KB;
 int			rl_exact_hits = RL_DEFAULT_EXACT_HITS;
 int			rl_default_store = RL_STORE_MEMORY;
+int			rl_save_interval = RL_DEFAULT_SAVE_INTERVAL;
 int			rl_mode = RL_MODE_ENFORCE;
 
 static const struct config_enum_entry store_options[] = {
@@ -64,6 +69,15 @@ rl_define_settings(void)
 							 RL_STORE_MEMORY, store_options,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("rate_limit.save_interval",
+							"How often the counters in memory are saved.",
+							"0 saves them only when the server stops.",
+							&rl_save_interval,
+							RL_DEFAULT_SAVE_INTERVAL,
+							0, RL_MAX_SAVE_INTERVAL,
+							PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("rate_limit.mode",
 							 "Whether limits are enforced.",

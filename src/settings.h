@@ -27,6 +27,7 @@ typedef enum RlMode
 extern int	rl_memory_kb;		/* rate_limit.memory */
 extern int	rl_exact_hits;		/* rate_limit.exact_hits */
 extern int	rl_default_store;	/* rate_limit.store, an RlStore */
+extern int	rl_save_interval;	/* rate_limit.save_interval, in seconds */
 extern int	rl_mode;			/* rate_limit.mode, an RlMode */
 
 extern void rl_define_settings(void);

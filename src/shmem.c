@@ -11,8 +11,11 @@
  * server starts again with new shared memory and new processes, so nothing
  * here has to survive that.
  *
+ * A new arena gets the counters that were saved, before anybody sees it.
+ *
  * Locks: AddinShmemInitLock covers finding or creating the control structure,
- * RlControl.lock the rest of it, that is, who creates the segment.
+ * RlControl.lock the rest of it: who creates the segment, which the others have
+ * to wait for, and who is the worker.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,19 +23,36 @@
 
 #include "shmem.h"
 
+#include "save.h"
 #include "settings.h"
 #include "subtransaction.h"
+#include "worker.h"
 
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+/*
+ * To be raised when anything in shared memory is laid out anew, so that a new
+ * library does not work on the memory that an older one has set up.
+ */
+#define LAYOUT					1
+
+/* How long a worker that was registered is given to start, in milliseconds. */
+#define WORKER_START_MSECS		60000
 
 typedef struct RlControl
 {
+	int			layout;			/* LAYOUT of who made this */
 	LWLock		lock;
-	int			tranche;		/* of this lock and those of the partitions */
+	int			tranche;		/* of this lock and those of the arena */
 	dsm_handle	segment;		/* of the arena, DSM_HANDLE_INVALID before */
+	pid_t		worker;			/* 0 if there is none */
+	TimestampTz worker_started; /* when one was registered last */
 } RlControl;
 
 static RlControl *control = NULL;
@@ -57,11 +77,23 @@ attach_control(void)
 	control = ShmemInitStruct("rate_limit", sizeof(RlControl), &found);
 	if (!found)
 	{
+		control->layout = LAYOUT;
 		control->tranche = LWLockNewTrancheId();
 		control->segment = DSM_HANDLE_INVALID;
+		control->worker = 0;
+		control->worker_started = 0;
 		LWLockInitialize(&control->lock, control->tranche);
 	}
 	LWLockRelease(AddinShmemInitLock);
+
+	if (control->layout != LAYOUT)
+	{
+		control = NULL;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the memory of rate_limit was set up by another version of its library"),
+				 errhint("Restart the server.")));
+	}
 	LWLockRegisterTranche(control->tranche, "rate_limit");
 }
 
@@ -88,6 +120,29 @@ request_shmem(void)
 	RequestAddinShmemSpace(add_size(arena_bytes(), sizeof(RlControl)));
 }
 
+/*
+ * Tell whether the server has been shut down in good order.  After a crash or an
+ * immediate stop processes may have ended in the middle of a change.
+ */
+static bool
+was_shut_down(void)
+{
+	bool		good;
+	ControlFileData *control_file = get_controlfile(DataDir, &good);
+
+	return good && (control_file->state == DB_SHUTDOWNED ||
+					control_file->state == DB_SHUTDOWNED_IN_RECOVERY);
+}
+
+/* Runs in the postmaster, when all other processes have ended. */
+static void
+save_at_shutdown(int code, Datum arg)
+{
+	(void) arg;
+	if (code == 0 && arena != NULL && was_shut_down())
+		rl_save(arena);
+}
+
 /* Runs in the postmaster, at start and after a crash. */
 static void
 startup_shmem(void)
@@ -101,7 +156,12 @@ startup_shmem(void)
 	attach_control();
 	arena = ShmemInitStruct("rate_limit arena", arena_bytes(), &found);
 	if (!found)
+	{
 		init_arena(arena, arena_bytes(), true);
+		rl_restore(arena);
+	}
+	if (!IsUnderPostmaster)
+		on_shmem_exit(save_at_shutdown, (Datum) 0);
 }
 
 void
@@ -133,6 +193,7 @@ create_segment(void *arg)
 		dsm_segment *segment = dsm_create(bytes, 0);
 
 		init_arena(dsm_segment_address(segment), bytes, false);
+		rl_restore(dsm_segment_address(segment));
 		dsm_pin_segment(segment);
 		dsm_pin_mapping(segment);
 		arena = dsm_segment_address(segment);
@@ -192,6 +253,61 @@ attach_segment(dsm_handle handle)
 	arena = dsm_segment_address(segment);
 }
 
+/*-------------------------------------------------------------------------
+ * The worker
+ *-------------------------------------------------------------------------
+ */
+
+/* Start the worker of an arena in dynamic shared memory if there is none. */
+static void
+see_to_worker(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		start;
+
+	LWLockAcquire(&control->lock, LW_EXCLUSIVE);
+	start = control->worker == 0 &&
+		TimestampDifferenceExceeds(control->worker_started, now,
+								   WORKER_START_MSECS);
+	if (start)
+		control->worker_started = now;
+	LWLockRelease(&control->lock);
+
+	if (start)
+		rl_start_worker();
+}
+
+static void
+worker_ends(int code, Datum arg)
+{
+	(void) code;
+	(void) arg;
+	LWLockAcquire(&control->lock, LW_EXCLUSIVE);
+	control->worker = 0;
+	LWLockRelease(&control->lock);
+}
+
+/* Call from the worker.  Return false if there is another one. */
+bool
+rl_be_the_worker(void)
+{
+	bool		done;
+
+	LWLockAcquire(&control->lock, LW_EXCLUSIVE);
+	done = control->worker == 0;
+	if (done)
+		control->worker = MyProcPid;
+	LWLockRelease(&control->lock);
+	if (done)
+		before_shmem_exit(worker_ends, (Datum) 0);
+	return done;
+}
+
+/*-------------------------------------------------------------------------
+ * Getting at the arena
+ *-------------------------------------------------------------------------
+ */
+
 RlArena *
 rl_find_arena(void)
 {
@@ -207,7 +323,11 @@ rl_find_arena(void)
 	LWLockRelease(&control->lock);
 
 	if (handle != DSM_HANDLE_INVALID)
+	{
 		attach_segment(handle);
+		if (MyBackendType == B_BACKEND)
+			see_to_worker();
+	}
 	return arena;
 }
 
@@ -218,5 +338,8 @@ rl_get_arena(void)
 		return arena;
 
 	set_up_arena();
-	return rl_find_arena();
+	if (arena == NULL)
+		return rl_find_arena();
+	see_to_worker();
+	return arena;
 }

@@ -19,4 +19,7 @@ extern RlArena *rl_get_arena(void);
 /* Return the arena, or NULL if nobody has set it up yet. */
 extern RlArena *rl_find_arena(void);
 
+/* Call from the worker.  Return false if there is another one. */
+extern bool rl_be_the_worker(void);
+
 #endif							/* RL_SHMEM_H */

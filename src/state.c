@@ -81,9 +81,11 @@ decode_log(const RlLimit *limit, const int64 *words, int nwords,
 		if (hit->cost == 0)
 		{
 			state->time = hit->time;
-			return state->nhits > 0 && i + 1 == nwords;
+			return state->nhits > 0 && i + 1 == nwords &&
+				rl_is_time(hit->time);
 		}
 		if (hit->cost < 0 || state->nhits > RL_MAX_EXACT_HITS ||
+			!rl_is_time(hit->time) ||
 			(state->nhits > 0 && hit->time <= state->time))
 			return false;
 		state->time = hit->time;
@@ -154,7 +156,7 @@ rl_decode_state(const RlLimit *limit, const int64 *words, int nwords,
 	state->active = true;
 	if (limit->algorithm == RL_SLIDING_WINDOW)
 		return decode_log(limit, words, nwords, state);
-	if (nwords != rl_count_words(limit, state))
+	if (nwords != rl_count_words(limit, state) || !rl_is_time(words[0]))
 		return false;
 
 	switch (limit->algorithm)
@@ -163,7 +165,7 @@ rl_decode_state(const RlLimit *limit, const int64 *words, int nwords,
 			state->time = words[0];
 			state->end = words[1];
 			state->used = words[2];
-			return state->used > 0;
+			return state->used > 0 && state->end > state->time;
 		case RL_ANCHORED_WINDOW:
 			state->time = words[0];
 			state->end = words[0] + limit->window.length;
@@ -174,7 +176,7 @@ rl_decode_state(const RlLimit *limit, const int64 *words, int nwords,
 			state->end = words[1];
 			state->level = words[3] * ((int128) 1 << 64) + (uint64) words[2];
 			state->capacity = words[4];
-			return state->capacity >= 0;
+			return state->capacity >= 0 && state->end >= state->time;
 		default:
 			return false;
 	}

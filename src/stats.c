@@ -23,13 +23,13 @@ PG_FUNCTION_INFO_V1(rate_limit_stats_reset);
 
 /* Find the counts of a rule among those that there are. */
 static RlStats *
-search(RlArena *arena, const char *policy, const char *rule)
+search(RlArena *arena, Oid database, const char *policy, const char *rule)
 {
 	for (int i = 0; i < arena->nstats_used; i++)
 	{
 		RlStats    *stats = rl_stats(arena, i);
 
-		if (stats->database == MyDatabaseId &&
+		if (stats->database == database &&
 			strcmp(stats->policy, policy) == 0 &&
 			strcmp(stats->rule, rule) == 0)
 			return stats;
@@ -45,19 +45,50 @@ reset(RlStats *stats)
 	pg_atomic_write_u64(&stats->since, (uint64) GetCurrentTimestamp());
 }
 
-/* Give a rule of this database the next place. */
+/* Return a place that is free, NULL if there is none. */
 static RlStats *
-add(RlArena *arena, const char *policy, const char *rule)
+find_place(RlArena *arena)
 {
-	RlStats    *stats = rl_stats(arena, arena->nstats_used);
+	for (int i = 0; i < arena->nstats_used; i++)
+	{
+		if (!OidIsValid(rl_stats(arena, i)->database))
+			return rl_stats(arena, i);
+	}
+	return arena->nstats_used < arena->nstats ?
+		rl_stats(arena, arena->nstats_used++) : NULL;
+}
 
-	stats->database = MyDatabaseId;
+/* Give a rule a place, if there is one. */
+static RlStats *
+add(RlArena *arena, Oid database, const char *policy, const char *rule)
+{
+	RlStats    *stats = find_place(arena);
+
+	if (stats == NULL)
+		return NULL;
 	strlcpy(stats->policy, policy, NAMEDATALEN);
 	strlcpy(stats->rule, rule, NAMEDATALEN);
 	for (int i = 0; i < RL_NUM_COUNTS; i++)
 		pg_atomic_init_u64(&stats->counts[i], 0);
 	pg_atomic_init_u64(&stats->since, (uint64) GetCurrentTimestamp());
-	arena->nstats_used++;
+
+	/* who looks at it without the lock must not see less */
+	pg_write_barrier();
+	stats->database = database;
+	return stats;
+}
+
+static RlStats *
+find_or_add(RlArena *arena, Oid database, const char *policy,
+			const char *rule)
+{
+	RlStats    *stats;
+
+	LWLockAcquire(&arena->stats_lock, LW_EXCLUSIVE);
+	stats = search(arena, database, policy, rule);
+	if (stats == NULL)
+		stats = add(arena, database, policy, rule);
+	LWLockRelease(&arena->stats_lock);
 	return stats;
 }
 
@@ -65,15 +96,21 @@ add(RlArena *arena, const char *policy, const char *rule)
 RlStats *
 rl_find_stats(const char *policy, const char *rule)
 {
-	RlArena    *arena = rl_get_arena();
-	RlStats    *stats;
+	return find_or_add(rl_get_arena(), MyDatabaseId, policy, rule);
+}
 
-	LWLockAcquire(&arena->stats_lock, LW_EXCLUSIVE);
-	stats = search(arena, policy, rule);
-	if (stats == NULL && arena->nstats_used < arena->nstats)
-		stats = add(arena, policy, rule);
-	LWLockRelease(&arena->stats_lock);
-	return stats;
+/*
+ * Note that there is something of a database in the arena.  Many calls in a row
+ * are for the same one.
+ */
+void
+rl_note_database(RlArena *arena, Oid database)
+{
+	static Oid	last = InvalidOid;
+
+	if (database != last)
+		(void) find_or_add(arena, database, "", "");
+	last = database;
 }
 
 /*
@@ -92,6 +129,49 @@ rl_ad_hoc_stats(void)
 	return stats;
 }
 
+/* Return the databases that count, each once. */
+int
+rl_stats_databases(RlArena *arena, Oid **databases)
+{
+	int			n = 0;
+
+	*databases = palloc(sizeof(Oid) * arena->nstats);
+	LWLockAcquire(&arena->stats_lock, LW_SHARED);
+	for (int i = 0; i < arena->nstats_used; i++)
+	{
+		Oid			database = rl_stats(arena, i)->database;
+		bool		known = !OidIsValid(database);
+
+		for (int j = 0; j < n && !known; j++)
+			known = (*databases)[j] == database;
+		if (!known)
+			(*databases)[n++] = database;
+	}
+	LWLockRelease(&arena->stats_lock);
+	return n;
+}
+
+/*
+ * Forget the counts of a database.  Their places can only be given to others if
+ * the database is gone, since sessions know where they count.
+ */
+void
+rl_forget_stats(RlArena *arena, Oid database)
+{
+	LWLockAcquire(&arena->stats_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < arena->nstats_used; i++)
+	{
+		RlStats    *stats = rl_stats(arena, i);
+
+		if (stats->database != database)
+			continue;
+		reset(stats);
+		if (database != MyDatabaseId)
+			stats->database = InvalidOid;
+	}
+	LWLockRelease(&arena->stats_lock);
+}
+
 static void
 put_row(ReturnSetInfo *result, RlStats *stats)
 {
@@ -107,7 +187,7 @@ put_row(ReturnSetInfo *result, RlStats *stats)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Return how many counts there are; those do not change any more. */
+/* Return how many places have been given. */
 static int
 count_used(RlArena *arena)
 {

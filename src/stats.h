@@ -40,6 +40,12 @@ typedef struct RlStats
 extern RlStats *rl_find_stats(const char *policy, const char *rule);
 extern RlStats *rl_ad_hoc_stats(void);
 
+/* for RlArena see arena.h */
+struct RlArena;
+extern void rl_note_database(struct RlArena *arena, Oid database);
+extern int	rl_stats_databases(struct RlArena *arena, Oid **databases);
+extern void rl_forget_stats(struct RlArena *arena, Oid database);
+
 static inline void
 rl_count(RlStats *stats, RlCount which)
 {

@@ -117,7 +117,9 @@ prune_some(Oid schema)
 
 	rl_table_open(&session, schema, RowExclusiveLock);
 	pages = RelationGetNumberOfBlocks(session.relation);
-	if (pages > 0)
+
+	/* it is too late for triggers that are deferred to the end */
+	if (pages > 0 && session.relation->trigdesc == NULL)
 	{
 		if (page == InvalidBlockNumber)
 			page = pg_prng_uint32(&pg_global_prng_state);
@@ -138,7 +140,7 @@ prune_before_commit(XactEvent event, void *arg)
 	Oid			schema = *(Oid *) arg;
 
 	*(Oid *) arg = InvalidOid;
-	if (event != XACT_EVENT_PRE_COMMIT || !OidIsValid(schema))
+	if (event != XACT_EVENT_PRE_COMMIT || !OidIsValid(schema) || XactReadOnly)
 		return;
 
 	/* the transaction may have dropped the extension */
@@ -200,6 +202,20 @@ name_column(int64 number, RlColumn column)
 	return name[0] == '\0' ? NULL : name;
 }
 
+static RlUnit
+unit_of_name(const char *name)
+{
+	for (int unit = RL_UNIT_USEC; unit <= RL_UNIT_MONTH; unit++)
+	{
+		if (strcmp(name, rl_unit_names[unit]) == 0)
+			return (RlUnit) unit;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("column \"window_unit\" of a row of rate_limit_state is damaged"),
+			 errhint("Remove the row, or reset its key by rate_limit_reset.")));
+}
+
 /* Take a row apart.  Return false if its zone is not known any more. */
 static bool
 read_row(int64 number, RlTableRow *row)
@@ -214,8 +230,7 @@ read_row(int64 number, RlTableRow *row)
 	row->rule = name_column(number, RL_COLUMN_RULE);
 	limit->algorithm = rl_algorithm_of_text(DatumGetTextPP(rl_table_column(number, RL_COLUMN_ALGORITHM)));
 	limit->window.length = DatumGetInt64(rl_table_column(number, RL_COLUMN_WINDOW_LENGTH));
-	while (strcmp(unit, rl_unit_names[limit->window.unit]) != 0)
-		limit->window.unit++;
+	limit->window.unit = unit_of_name(unit);
 	limit->limit = DatumGetInt64(rl_table_column(number, RL_COLUMN_LIMIT));
 	limit->exact_hits = RL_MAX_EXACT_HITS;
 	row->expires_at = DatumGetTimestampTz(rl_table_column(number, RL_COLUMN_EXPIRES_AT));

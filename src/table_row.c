@@ -16,12 +16,12 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
-#include "commands/trigger.h"
 #include "common/hashfn.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -84,13 +84,18 @@ rl_init_row(RlRow *row, RlTableSession *session, const RlRequest *request)
 	row->queued = false;
 	row->locked = false;
 	set_identity(row);
+}
 
+/* Say which row, for a scan. */
+static void
+set_scan_keys(const RlRow *row, ScanKeyData *keys)
+{
 	for (int i = 0; i < RL_IDENTITY_COLUMNS; i++)
 	{
 		AttrNumber	column = i + 1;
 		bool		is_length = column == RL_COLUMN_WINDOW_LENGTH;
 
-		ScanKeyEntryInitialize(&row->keys[i], 0, column,
+		ScanKeyEntryInitialize(&keys[i], 0, column,
 							   BTEqualStrategyNumber, InvalidOid,
 							   is_length ? InvalidOid : C_COLLATION_OID,
 							   is_length ? F_INT8EQ : F_TEXTEQ,
@@ -109,12 +114,14 @@ rl_find_row(RlRow *row)
 	Snapshot	snapshot = RegisterSnapshot(IsolationUsesXactSnapshot() ?
 											GetTransactionSnapshot() :
 											GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(relation,
-										  rl_primary_key(relation), true,
-										  snapshot, RL_IDENTITY_COLUMNS,
-										  row->keys);
-	HeapTuple	tuple = systable_getnext(scan);
+	ScanKeyData keys[RL_IDENTITY_COLUMNS];
+	SysScanDesc scan;
+	HeapTuple	tuple;
 
+	set_scan_keys(row, keys);
+	scan = systable_beginscan(relation, rl_primary_key(relation), true,
+							  snapshot, RL_IDENTITY_COLUMNS, keys);
+	tuple = systable_getnext(scan);
 	row->tuple = HeapTupleIsValid(tuple) ? heap_copytuple(tuple) : NULL;
 	row->locked = false;
 	systable_endscan(scan);
@@ -181,35 +188,29 @@ rl_leave_queue(RlRow *row)
 }
 
 /*
- * Lock the version that was found, after whoever holds it has ended the
- * transaction.  If that has changed it, it is not locked.
+ * Lock the version that was found.  If somebody else holds it, wait for the end
+ * of their transaction; it may have changed the row then, and the row is not
+ * locked but to be found anew.
  */
-static void
-lock_row(RlRow *row)
+void
+rl_lock_row(RlRow *row)
 {
 	Relation	relation = row->session->relation;
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	TM_FailureData failure;
+	TM_Result	result;
 
-	row->locked = is_newest(table_tuple_lock(relation, &row->tuple->t_self,
-											 GetActiveSnapshot(), slot,
-											 GetCurrentCommandId(false),
-											 LockTupleNoKeyExclusive,
-											 LockWaitBlock, 0, &failure));
+	result = table_tuple_lock(relation, &row->tuple->t_self,
+							  GetActiveSnapshot(), slot,
+							  GetCurrentCommandId(false),
+							  LockTupleNoKeyExclusive,
+							  row->queued ? LockWaitBlock : LockWaitSkip, 0,
+							  &failure);
 	ExecDropSingleTupleTableSlot(slot);
-}
-
-/*
- * Wait for whoever holds the row.  Then it has either been locked, or is to be
- * found anew.
- */
-void
-rl_wait_for_row(RlRow *row)
-{
-	if (row->queued)
-		lock_row(row);
-	else
+	if (result == TM_WouldBlock)
 		join_queue(row);
+	else
+		row->locked = is_newest(result);
 }
 
 /* Read the state. */
@@ -240,114 +241,105 @@ set_result(const RlDecision *decision, Datum *values)
 	values[RL_COLUMN_LAST_USE - 1] = TimestampTzGetDatum(decision->clock);
 }
 
-/* Let the executor write into the indexes and call triggers. */
-static EState *
-start_executor(Relation relation, ResultRelInfo **target)
-{
-	EState	   *estate = CreateExecutorState();
-
-	*target = makeNode(ResultRelInfo);
-	InitResultRelInfo(*target, relation, 0, NULL, 0);
-	ExecOpenIndices(*target, false);
-	estate->es_opened_result_relations = list_make1(*target);
-	estate->es_output_cid = GetCurrentCommandId(true);
-	return estate;
-}
-
-static void
-end_executor(EState *estate)
-{
-	ExecResetTupleTable(estate->es_tupleTable, false);
-	ExecCloseResultRelations(estate);
-	FreeExecutorState(estate);
-}
-
-/* Replace the locked row, with all that an UPDATE does. */
-static void
-update_with_triggers(RlRow *row, TupleTableSlot *new_slot)
-{
-	Relation	relation = row->session->relation;
-	ResultRelInfo *target;
-	EState	   *estate = start_executor(relation, &target);
-	EPQState	epq = {0};		/* the row is locked: nothing to recheck */
-	TupleTableSlot *old_slot =
-	MakeSingleTupleTableSlot(RelationGetDescr(relation),
-							 &TTSOpsHeapTuple);
-
-	ExecStoreHeapTuple(row->tuple, old_slot, false);
-	AfterTriggerBeginQuery();
-	ExecSimpleRelationUpdate(target, estate, &epq, old_slot, new_slot);
-	AfterTriggerEndQuery(estate);
-
-	ExecDropSingleTupleTableSlot(old_slot);
-	end_executor(estate);
-}
-
+/* Write the entries of a new version that is not on the page of the old one. */
 static void
 insert_index_entries(Relation relation, TupleTableSlot *slot,
 					 TU_UpdateIndexes which)
 {
-	ResultRelInfo *target;
-	EState	   *estate = start_executor(relation, &target);
+	ResultRelInfo *target = makeNode(ResultRelInfo);
+	EState	   *estate = CreateExecutorState();
+	int			level = rl_set_safe_path();
 
+	InitResultRelInfo(target, relation, 0, NULL, 0);
+	ExecOpenIndices(target, false);
 	rl_insert_index_entries(target, slot, estate, which);
-	end_executor(estate);
+	ExecCloseIndices(target);
+	FreeExecutorState(estate);
+	AtEOXact_GUC(false, level);
 }
 
-/*
- * Replace the version that was found, if it is the newest and nobody else holds
- * it.  Not to wait would take the own lock for that of somebody else.
- */
-static bool
-try_to_update(RlRow *row, TupleTableSlot *new_slot)
+/* Replace the locked row by another version. */
+static void
+replace_row(RlRow *row, const Datum *values)
 {
 	Relation	relation = row->session->relation;
+	TupleDesc	descriptor = RelationGetDescr(relation);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(descriptor,
+													&TTSOpsVirtual);
 	TM_FailureData failure;
 	LockTupleMode lock_mode;
 	TU_UpdateIndexes update_indexes;
 	TM_Result	result;
 
-	result = table_tuple_update(relation, &row->tuple->t_self, new_slot,
+	heap_deform_tuple(row->tuple, descriptor, slot->tts_values,
+					  slot->tts_isnull);
+	memcpy(slot->tts_values, values, sizeof(Datum) * RL_TABLE_COLUMNS);
+	ExecStoreVirtualTuple(slot);
+
+	result = table_tuple_update(relation, &row->tuple->t_self, slot,
 								GetCurrentCommandId(true),
-								GetActiveSnapshot(), InvalidSnapshot,
-								row->locked,
+								GetActiveSnapshot(), InvalidSnapshot, true,
 								&failure, &lock_mode, &update_indexes);
-	if (result == TM_BeingModified || !is_newest(result))
-		return false;
+	if (result != TM_Ok)
+		elog(ERROR, "could not update a locked row of rate_limit_state: %d",
+			 result);
 	if (update_indexes != TU_None)
-		insert_index_entries(relation, new_slot, update_indexes);
-	return true;
+		insert_index_entries(relation, slot, update_indexes);
+	ExecDropSingleTupleTableSlot(slot);
+	CommandCounterIncrement();
 }
 
-/*
- * Write what a decision leaves behind.  Return false if the row has to be
- * locked, or found anew, before.
- */
-bool
+static void
+refuse_trigger(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+			 errmsg("a trigger on rate_limit_state keeps a row from being written"),
+			 errhint("Let it return the row.")));
+}
+
+/* Tell whether there is more to writing a row than the row. */
+static bool
+needs_sql(Relation relation)
+{
+	TupleConstr *constraints = RelationGetDescr(relation)->constr;
+
+	return relation->trigdesc != NULL ||
+		(constraints != NULL && constraints->has_generated_stored);
+}
+
+static void
+replace_row_by_sql(RlRow *row, const Datum *values)
+{
+	Datum		args[] = {
+		PointerGetDatum(&row->tuple->t_self),
+		values[RL_COLUMN_STATE - 1],
+		values[RL_COLUMN_LIMIT - 1],
+		values[RL_COLUMN_EXPIRES_AT - 1],
+		values[RL_COLUMN_LAST_USE - 1]
+	};
+
+	SPI_connect();
+	if (rl_table_run(RL_SQL_UPDATE_ROW, args) == 0)
+		refuse_trigger();
+	SPI_finish();
+}
+
+/* Write what a decision leaves behind into the locked row. */
+void
 rl_update_row(RlRow *row, const RlDecision *decision)
 {
 	Relation	relation = row->session->relation;
-	TupleDesc	descriptor = RelationGetDescr(relation);
-	bool		has_triggers = relation->trigdesc != NULL;
-	TupleTableSlot *new_slot;
-	bool		done = true;
+	int			natts = RelationGetDescr(relation)->natts;
+	Datum	   *values = palloc(sizeof(Datum) * natts);
+	bool	   *nulls = palloc(sizeof(bool) * natts);
 
-	if (has_triggers && !row->locked)
-		return false;
-
-	new_slot = MakeSingleTupleTableSlot(descriptor, &TTSOpsVirtual);
-	heap_deform_tuple(row->tuple, descriptor, new_slot->tts_values,
-					  new_slot->tts_isnull);
-	set_result(decision, new_slot->tts_values);
-	ExecStoreVirtualTuple(new_slot);
-
-	if (has_triggers)
-		update_with_triggers(row, new_slot);
+	heap_deform_tuple(row->tuple, RelationGetDescr(relation), values, nulls);
+	set_result(decision, values);
+	if (needs_sql(relation))
+		replace_row_by_sql(row, values);
 	else
-		done = try_to_update(row, new_slot);
-	ExecDropSingleTupleTableSlot(new_slot);
-	CommandCounterIncrement();
-	return done;
+		replace_row(row, values);
 }
 
 /* Insert a row, unless somebody else has. */
@@ -362,5 +354,13 @@ rl_insert_row(RlRow *row, const RlDecision *decision)
 	SPI_connect();
 	inserted = rl_table_run(RL_SQL_INSERT_ROW, values) > 0;
 	SPI_finish();
+
+	/* a row that is in the way is there now */
+	if (!inserted && needs_sql(row->session->relation))
+	{
+		rl_find_row(row);
+		if (row->tuple == NULL)
+			refuse_trigger();
+	}
 	return inserted;
 }

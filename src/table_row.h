@@ -4,8 +4,9 @@
  *	  One row of rate_limit_state: finding, locking and writing it.
  *
  * Goes to the row by the table's primary key and not by SQL, whose statements
- * cost more than all the rest of a check.  Only a new row, which others may
- * insert at the same time, is left to INSERT ... ON CONFLICT.
+ * cost more than all the rest of a check.  Left to SQL are a new row, which
+ * others may insert at the same time, and any row if the table's owner has put
+ * triggers or generated columns on the table.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,7 +17,6 @@
 #include "table_sql.h"
 
 #include "access/htup.h"
-#include "access/skey.h"
 #include "storage/lock.h"
 
 /* The columns of the table by number; the first ones say which counter. */
@@ -44,7 +44,6 @@ typedef struct RlRow
 	RlTableSession *session;
 	const RlRequest *request;
 	Datum		identity[RL_IDENTITY_COLUMNS];
-	ScanKeyData keys[RL_IDENTITY_COLUMNS];
 	HeapTuple	tuple;			/* the version found, NULL if there is none */
 	bool		queued;			/* is this call's turn to wait for it? */
 	bool		locked;			/* by this transaction */
@@ -54,10 +53,10 @@ typedef struct RlRow
 extern void rl_init_row(RlRow *row, RlTableSession *session,
 						const RlRequest *request);
 extern void rl_find_row(RlRow *row);
-extern void rl_wait_for_row(RlRow *row);
+extern void rl_lock_row(RlRow *row);
 extern void rl_leave_queue(RlRow *row);
 extern void rl_read_row(const RlRow *row, RlState *state, RlHit *hits);
-extern bool rl_update_row(RlRow *row, const RlDecision *decision);
+extern void rl_update_row(RlRow *row, const RlDecision *decision);
 extern bool rl_insert_row(RlRow *row, const RlDecision *decision);
 
 #endif							/* RL_TABLE_ROW_H */

@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -35,6 +36,10 @@ static const struct
 	" state, \"limit\", expires_at, last_use)"
 	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 	" ON CONFLICT DO NOTHING"},
+	[RL_SQL_UPDATE_ROW] = {5, {TIDOID, INT8ARRAYOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID},
+	"UPDATE %1$s.rate_limit_state"
+	" SET state = $2, \"limit\" = $3, expires_at = $4, last_use = $5"
+	" WHERE ctid OPERATOR(pg_catalog.=) $1"},
 	[RL_SQL_RESET] = {1, {TEXTOID},
 	"WITH gone AS (DELETE FROM %1$s.rate_limit_state"
 	" WHERE key OPERATOR(pg_catalog.=) $1 RETURNING expires_at)"
@@ -147,6 +152,22 @@ rl_table_open(RlTableSession *session, Oid schema, LOCKMODE lock)
 	rl_open_as_owner(session, schema, "rate_limit_state", lock);
 }
 
+/*
+ * What the owner has put on the table, such as triggers, runs with the owner's
+ * rights: it must not find what the caller's search_path says.  To be undone by
+ * AtEOXact_GUC(false, level) with the level that is returned.
+ */
+int
+rl_set_safe_path(void)
+{
+	int			level = NewGUCNestLevel();
+
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	return level;
+}
+
 /* The lock stays until the transaction ends. */
 void
 rl_table_close(const RlTableSession *session)
@@ -200,9 +221,13 @@ check_result(RlStatement statement, int result)
 int64
 rl_table_run(RlStatement statement, Datum *args)
 {
-	return check_result(statement,
-						SPI_execute_plan(get_plan(statement), args, NULL,
-										 false, 0));
+	int			level = rl_set_safe_path();
+	int64		nrows = check_result(statement,
+									 SPI_execute_plan(get_plan(statement),
+													  args, NULL, false, 0));
+
+	AtEOXact_GUC(false, level);
+	return nrows;
 }
 
 /*
@@ -212,10 +237,16 @@ rl_table_run(RlStatement statement, Datum *args)
 int64
 rl_table_query(RlStatement statement, Datum *args, const char *nulls)
 {
-	return check_result(statement,
-						SPI_execute_snapshot(get_plan(statement), args, nulls,
-											 GetLatestSnapshot(),
-											 InvalidSnapshot, true, false, 0));
+	int			level = rl_set_safe_path();
+	int64		nrows = check_result(statement,
+									 SPI_execute_snapshot(get_plan(statement),
+														  args, nulls,
+														  GetLatestSnapshot(),
+														  InvalidSnapshot,
+														  true, false, 0));
+
+	AtEOXact_GUC(false, level);
+	return nrows;
 }
 
 /* Return false if a column of a row is null. */

@@ -27,6 +27,7 @@
 typedef enum RlStatement
 {
 	RL_SQL_INSERT_ROW,
+	RL_SQL_UPDATE_ROW,
 	RL_SQL_RESET,
 	RL_SQL_RESET_PREFIX,
 	RL_SQL_FIND_KEY,
@@ -55,6 +56,7 @@ extern void rl_open_as_owner(RlTableSession *session, Oid schema,
 							 const char *table, LOCKMODE lock);
 extern void rl_table_open(RlTableSession *session, Oid schema,
 						  LOCKMODE lock);
+extern int	rl_set_safe_path(void);
 extern void rl_table_close(const RlTableSession *session);
 
 /* between SPI_connect() and SPI_finish() */

@@ -4,10 +4,10 @@
  *	  The table store: deciding.
  *
  * A check looks at its row without locking it, so that a call which is refused
- * by what is committed neither waits nor writes.  One that is admitted replaces
- * the very version that it has seen; if another transaction holds that, it
- * waits for its end and decides anew.  A row that is not there is inserted,
- * unless somebody else does so first.
+ * by what is committed neither waits nor writes.  One that looks admitted locks
+ * the row, after others that hold it, decides on what is there then, and replaces
+ * the row.  One that is not there is inserted, unless somebody else does so
+ * first.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,9 +41,6 @@ init_decision(RlDecision *decision, const RlRequest *request,
 	decision->request = request;
 	decision->verdict = verdict;
 	decision->state = state;
-	rl_set_time(decision);
-	decision->block_end = rl_memory_block_end(request->key);
-	decision->blocked = decision->block_end > decision->now;
 }
 
 /* Read the state of the row, or that of no row, and bring it to now. */
@@ -55,6 +52,8 @@ load_state(RlDecision *decision, const RlRow *row)
 	if (row->tuple != NULL)
 		rl_read_row(row, decision->state, hits);
 	rl_set_time(decision);
+	decision->block_end = rl_memory_block_end(decision->request->key);
+	decision->blocked = decision->block_end > decision->now;
 	decision->re_timed = rl_refresh_decision(decision);
 	decision->recorded = false;
 }
@@ -88,14 +87,6 @@ is_to_look(const RlRequest *request)
 	return !IsolationIsSerializable() || request->cost <= 0;
 }
 
-/* Keep what a decision leaves behind, unless others have come first. */
-static bool
-keep(RlRow *row, const RlDecision *decision)
-{
-	return row->tuple != NULL ? rl_update_row(row, decision) :
-		rl_insert_row(row, decision);
-}
-
 static void
 decide_in_table(RlTableSession *session, RlOperation operation,
 				RlDecision *decision)
@@ -106,17 +97,26 @@ decide_in_table(RlTableSession *session, RlOperation operation,
 	rl_init_row(&row, session, decision->request);
 	for (;;)
 	{
-		bool		changes;
-
 		if (look && !row.locked)
 			rl_find_row(&row);
 		load_state(decision, &row);
-		changes = decide(decision, operation);
-		if (changes ? keep(&row, decision) : look)
+		if (!decide(decision, operation))
+		{
+			if (look)
+				break;
+		}
+		else if (row.tuple == NULL)
+		{
+			if (rl_insert_row(&row, decision))
+				break;
+		}
+		else if (row.locked)
+		{
+			rl_update_row(&row, decision);
 			break;
-
-		if (row.tuple != NULL)
-			rl_wait_for_row(&row);
+		}
+		else
+			rl_lock_row(&row);
 		look = true;
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -5,7 +5,7 @@
  *
  * Part of the caller's transaction.  The lock of a counter is the lock of its
  * row, held until the transaction ends; calls on several counters lock them in
- * the order of the primary key.
+ * one fixed order.
  *
  *-------------------------------------------------------------------------
  */

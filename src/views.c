@@ -27,7 +27,7 @@ PG_FUNCTION_INFO_V1(rate_limit_info);
 
 #define KEYS_COLUMNS			12
 #define BLOCKS_COLUMNS			5
-#define INFO_COLUMNS			9
+#define INFO_COLUMNS			11
 
 /* A walk through the live entries of this database. */
 typedef struct ArenaScan
@@ -60,14 +60,12 @@ scan_partition(const ArenaScan *scan, RowFunction add_row)
 static void
 scan_arena(FunctionCallInfo fcinfo, RowFunction add_row)
 {
-	RlArena    *arena = rl_find_arena();
+	RlArena    *arena = rl_get_arena();
 	MemoryContext context;
 	MemoryContext rows;
 	ArenaScan	scan;
 
 	InitMaterializedSRF(fcinfo, 0);
-	if (arena == NULL)
-		return;
 
 	scan.result = (ReturnSetInfo *) fcinfo->resultinfo;
 	scan.now = GetCurrentTimestamp();
@@ -377,6 +375,14 @@ sum_partitions(RlArena *arena, Datum *values)
 	values[8] = Int64GetDatum(refused_full);
 }
 
+/* Set a column that is null if the instant has never been. */
+static void
+set_instant(Datum *value, bool *null, RlTime instant)
+{
+	*null = instant == RL_MIN_TIME;
+	*value = TimestampTzGetDatum(instant);
+}
+
 Datum
 rate_limit_info(PG_FUNCTION_ARGS)
 {
@@ -396,6 +402,9 @@ rate_limit_info(PG_FUNCTION_ARGS)
 		values[1] = TimestampTzGetDatum(arena->set_up_at);
 		values[2] = Int64GetDatum((int64) arena->bytes);
 		sum_partitions(arena, values);
+		set_instant(&values[9], &nulls[9],
+					(RlTime) pg_atomic_read_u64(&arena->saved_at));
+		set_instant(&values[10], &nulls[10], arena->restored_from);
 	}
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor),
 											 values, nulls));

@@ -4,24 +4,27 @@
 # tree, the build, and throw-away servers.  To be sourced by bash.
 #
 #   need PACKAGE TEST…        the package, by Debian's name, is wanted unless TEST succeeds
+#   wish PACKAGE TEST…        the same, but what has no such package goes on without it
 #   need_postgres             a server with its development files is wanted
+#   need_cache                a folder that stays for the next run is wanted: RL_CACHE
 #   enter "$@"                installs what is missing, copies the tree and starts
 #                             the calling script again in the copy, as an ordinary
 #                             user; only there does enter return
 #   build                     builds the extension and installs it for start_server
-#   start_server NAME [LINE…] starts a server with these lines of configuration
+#   init_server NAME [LINE…]  makes a server with these lines of configuration
+#   start_server NAME [LINE…] makes and starts one
 #   stop_server NAME
 #
 # After enter: RL_WORK is the private folder, the current directory the copy of
 # the tree, PG_CONFIG and bindir say which PostgreSQL, and the PG… variables lead
 # every client to the server that was started here.  Nothing outside RL_WORK is
-# changed but packages; the folder goes away at exit, and stays for a look after
-# a failure.
+# changed but packages and RL_CACHE; RL_WORK goes away at exit, and stays for a
+# look after a failure.
 
 unset MAKEFLAGS MAKELEVEL MFLAGS CDPATH
 export LC_ALL=C.UTF-8
 
-missing=()
+missing=() wished=()
 
 # shellcheck disable=SC2034
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
@@ -60,8 +63,18 @@ need() {
   "$@" >/dev/null 2>&1 || missing+=("$package")
 }
 
+wish() {
+  local package=$1
+  shift
+  "$@" >/dev/null 2>&1 || wished+=("$package")
+}
+
 need_postgres() {
   want_postgres=1
+}
+
+need_cache() {
+  want_cache=1
 }
 
 # Is this the pg_config of a PostgreSQL >= 15 with a server and its headers?
@@ -94,6 +107,10 @@ find_postgres() {
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+can_install() {
+  command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; }
 }
 
 apt_get() {
@@ -137,7 +154,7 @@ install_packages() {
   fi
   [ -n "$server" ] || [ ${#missing[@]} -gt 0 ] || return 0
 
-  if command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; }; then
+  if can_install; then
     step "Reading the package lists"
     apt_get update
     if [ -n "$server" ]; then
@@ -161,6 +178,13 @@ install_packages() {
   [ -z "${want_postgres:-}" ] || find_postgres || die "found no complete PostgreSQL after the installation"
 }
 
+install_wished() {
+  [ ${#wished[@]} -gt 0 ] && can_install || return 0
+  step "Installing packages: ${wished[*]}"
+  { [ -f "$RL_WORK/apt.log" ] || apt_get update; } && apt_install "${wished[@]}" ||
+    echo "    going on without them"
+}
+
 #
 # The private folder
 #
@@ -175,9 +199,8 @@ enter() {
     trap 'exit 143' TERM
     unset "${!PG@}"
     cd "$RL_WORK/tree" || exit
-    bindir=$("$RL_PG_CONFIG" --bindir)
-    PATH=$bindir:$PATH
-    export TMPDIR=$RL_WORK/tmp PG_CONFIG=$RL_PG_CONFIG
+    export TMPDIR=$RL_WORK/tmp
+    use_postgres "$RL_PG_CONFIG"
     # never to any other server
     export PGHOST=$RL_WORK PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
     return
@@ -192,13 +215,15 @@ enter() {
   trap 'exit 143' TERM HUP
 
   install_packages
+  install_wished
 
   step "Copying the tree to $RL_WORK"
   mkdir "$RL_WORK/tree" "$RL_WORK/tmp"
   tar -C "$tree" --exclude=./.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
-    --exclude=./test/unit/bin --exclude=node_modules --exclude=./tmp_check -cf - . |
+    --exclude=./test/unit/bin --exclude=./test/fuzz/bin --exclude=node_modules --exclude=./tmp_check -cf - . |
     tar -C "$RL_WORK/tree" -xf -
 
+  [ -z "${want_cache:-}" ] || make_cache
   export RL_INSIDE=1 RL_WORK RL_PG_CONFIG=${PG_CONFIG:-}
   script=$RL_WORK/tree/${script#"$tree"/}
   if [ "$(id -u)" != 0 ]; then
@@ -206,11 +231,32 @@ enter() {
   fi
   id postgres >/dev/null 2>&1 || die "there is no user postgres: start this as an ordinary user"
   chown -R postgres: "$RL_WORK"
+  [ -z "${want_cache:-}" ] || chown postgres: "$RL_CACHE"
   as_postgres=(setpriv --reuid=postgres --regid=postgres --init-groups
     env HOME="$RL_WORK/tmp" USER=postgres LOGNAME=postgres)
   "${as_postgres[@]}" test -r "$script" ||
     die "the user postgres cannot reach $RL_WORK: set TMPDIR to a folder that everybody can reach"
   exec "${as_postgres[@]}" bash "$script" "$@"
+}
+
+# From here on the programs are those of another PostgreSQL.
+use_postgres() {
+  export PG_CONFIG=$1
+  bindir=$("$PG_CONFIG" --bindir)
+  PATH=$bindir:$PATH
+}
+
+# Outside the tree, and of the user who runs the rest.
+make_cache() {
+  if [ -z "${RL_CACHE:-}" ]; then
+    if [ "$(id -u)" = 0 ]; then
+      RL_CACHE=/var/cache/rate_limit
+    else
+      RL_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/rate_limit
+    fi
+  fi
+  export RL_CACHE
+  mkdir -p "$RL_CACHE"
 }
 
 tell_where() {
@@ -234,7 +280,7 @@ leave() {
     "$bindir/pg_ctl" -D "${file%/*}" -m immediate stop >/dev/null 2>&1 || true
   done < <(find "$RL_WORK" -name postmaster.pid)
   case $status in
-    0 | 129 | 130 | 143) rm -rf "$RL_WORK" ;;
+    0 | 77 | 129 | 130 | 143) rm -rf "$RL_WORK" ;;
     *) [ -n "${told:-}" ] || tell_where >&2 ;;
   esac
   exit "$status"
@@ -267,7 +313,7 @@ write_extension_conf() {
   } >"$RL_WORK/extension.conf"
 }
 
-start_server() {
+init_server() {
   local name=$1
   local data=$RL_WORK/$name
   shift
@@ -281,7 +327,11 @@ start_server() {
     echo "fsync = off"
     printf '%s\n' "$@"
   } >>"$data/postgresql.conf"
-  logged "$RL_WORK/$name.log" "$bindir/pg_ctl" -D "$data" -l "$RL_WORK/$name.log" -w start || return
+}
+
+start_server() {
+  init_server "$@" &&
+    logged "$RL_WORK/$1.log" "$bindir/pg_ctl" -D "$RL_WORK/$1" -l "$RL_WORK/$1.log" -w start
 }
 
 stop_server() {

@@ -58,12 +58,14 @@ is( value($node, "SELECT count(*), sum(used) FROM ${odd}rate_limit_keys WHERE ke
 	'10|400', 'leaves the other database as it is');
 is(value($node, "SELECT rate_limit_reset('shared 1')"), '0', 'and so does a reset of a key');
 
-# The extension moves to another schema: its counters are the database's.
+# The extension goes and comes back in another schema: it starts anew.
 $node->safe_psql('postgres', "SELECT $hit");
 $node->safe_psql('postgres',
 	'DROP EXTENSION rate_limit; CREATE SCHEMA limits; CREATE EXTENSION rate_limit SCHEMA limits');
 is(value($node, "SELECT used FROM limits.$hit"),
-	'2', 'counters belong to the database, whichever schema the extension is in');
+	'1', 'counters go with the extension, whichever schema it is created in next');
+is( value($node, "SELECT count(*), sum(used) FROM ${odd}rate_limit_keys WHERE key LIKE 'shared %'", 'other'),
+	'10|400', 'and those of the other database stay');
 
 # Everything that a search_path could put in front of PostgreSQL's own objects.
 $node->safe_psql(

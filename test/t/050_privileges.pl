@@ -73,28 +73,74 @@ SQL
 		rate_limit_keys => 'SELECT * FROM rate_limit_keys',
 		rate_limit_blocks => 'SELECT * FROM rate_limit_blocks',
 		rate_limit_info => 'SELECT * FROM rate_limit_info',
+		rate_limit_enforce_at => "SELECT rate_limit_enforce_at('2030-01-01', 'plan', 'mine')",
+		rate_limit_enforce_adjust => "SELECT rate_limit_enforce_adjust('plan', 'mine', -3)",
+		rate_limit_prune => 'SELECT rate_limit_prune()',
+		rate_limit_forget => 'SELECT rate_limit_forget()',
+		rate_limit_stats => 'SELECT * FROM rate_limit_stats',
+		'rate_limit_stats()' => 'SELECT * FROM rate_limit_stats()',
+		rate_limit_stats_reset => 'SELECT rate_limit_stats_reset()',
+		rate_limit_state => 'DELETE FROM rate_limit_state',
+		'rate_limit_state to read' => 'SELECT * FROM rate_limit_state',
+		rate_limit_policies => q(UPDATE rate_limit_policies SET "limit" = NULL),
+		'rate_limit_policies to add' => q(INSERT INTO rate_limit_policies (policy, "window") VALUES ('plan', '1 day')),
+		'rate_limit_policies to read' => 'SELECT * FROM rate_limit_policies',
+		'rate_limit_policies to empty' => 'TRUNCATE rate_limit_policies',
+		rate_limit_overrides => q(INSERT INTO rate_limit_overrides (key) VALUES ('mine')),
+		'rate_limit_overrides to remove' => 'DELETE FROM rate_limit_overrides',
+		'rate_limit_overrides to read' => 'SELECT * FROM rate_limit_overrides',
 		'rate_limit_keys()' => 'SELECT * FROM rate_limit_keys()',
 		'rate_limit_blocks()' => 'SELECT * FROM rate_limit_blocks()',
 		'rate_limit_info()' => 'SELECT * FROM rate_limit_info()');
+	value($node, <<SQL);
+INSERT INTO rate_limit_policies (policy, "limit", "window") VALUES ('plan', 3, '1 day');
+SELECT rate_limit_enforce('plan', 'mine', 3)
+SQL
 	foreach my $object (sort keys %forbidden)
 	{
 		fails_with($node, $forbidden{$object}, '42501', 'permission denied',
 			"it cannot use $object, $with", user => 'app');
 	}
+	is( value($node, <<SQL),
+SELECT string_agg(policy || ' ' || used, ', ' ORDER BY policy), (SELECT sum(allowed) > 0 FROM rate_limit_stats)
+  FROM rate_limit_keys WHERE key = 'mine' AND policy IS NOT NULL
+SQL
+		'plan 3|t', "what it tried has changed nothing, $with");
 	is( $node->safe_psql(
 			'postgres',
-			'SELECT (SELECT count(*) FROM rate_limit_keys), (SELECT count(*) FROM rate_limit_blocks), (SELECT count(*) FROM rate_limit_info)',
+			'SELECT (SELECT count(*) FROM rate_limit_keys), (SELECT count(*) FROM rate_limit_blocks), (SELECT count(*) FROM rate_limit_info), (SELECT count(*) > 0 FROM rate_limit_stats)',
 			extra_params => [ '-U', 'monitor' ]),
-		'1|0|1', "pg_monitor can read the views, $with");
-	fails_with($node, "SELECT rate_limit_reset('mine')", '42501', 'permission denied',
-		"but not reset, $with", user => 'monitor');
+		'2|0|1|t', "pg_monitor can read the views, $with");
+	foreach my $administration (
+		"rate_limit_reset('mine')", "rate_limit_block('mine')", "rate_limit_unblock('mine')",
+		"rate_limit_adjust('mine', 3, '1 day', -3)", 'rate_limit_prune()', 'rate_limit_forget()', 'rate_limit_stats_reset()')
+	{
+		fails_with($node, "SELECT $administration", '42501', 'permission denied',
+			"but not call $administration, $with", user => 'monitor');
+	}
+
+	# Whatever is added later is forbidden too, unless it stands here.
+	is( value($node, <<SQL),
+SELECT string_agg(DISTINCT p.proname, ' ' ORDER BY p.proname)
+  FROM pg_depend AS d JOIN pg_extension AS e ON d.refobjid = e.oid JOIN pg_proc AS p ON d.objid = p.oid
+ WHERE e.extname = 'rate_limit' AND d.classid = 'pg_proc'::regclass AND has_function_privilege('app', p.oid, 'EXECUTE')
+SQL
+		'rate_limit_allowed rate_limit_check rate_limit_check_all rate_limit_enforce rate_limit_headers rate_limit_ip_key rate_limit_peek rate_limit_postgrest rate_limit_require rate_limit_retry_hint rate_limit_trigger rate_limit_usage',
+		"these functions are for everybody and no other, $with");
+	is( value($node, <<SQL),
+SELECT count(*) FROM pg_depend AS d JOIN pg_extension AS e ON d.refobjid = e.oid JOIN pg_class AS c ON d.objid = c.oid
+ WHERE e.extname = 'rate_limit' AND d.classid = 'pg_class'::regclass AND c.relkind IN ('r', 'v', 'S')
+   AND has_table_privilege('app', c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
+SQL
+		'0', "no table or view is, $with");
 
 	# Settings, before and after the session's first call loads the library.
 	my @settings = (
 		[ 'rate_limit.mode', 'off' ],
 		[ 'rate_limit.mode', 'shadow' ],
 		[ 'rate_limit.exact_hits', '1' ],
-		[ 'rate_limit.memory', '1MB' ]);
+		[ 'rate_limit.memory', '1MB' ],
+		[ 'rate_limit.save_interval', '0' ]);
 	foreach my $setting (@settings)
 	{
 		my ($name, $value) = @$setting;

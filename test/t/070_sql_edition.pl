@@ -94,7 +94,7 @@ SELECT proname, pg_get_function_arguments(p.oid),
        provolatile, proparallel, proretset, prorows, obj_description(p.oid, 'pg_proc'),
        has_function_privilege('app', p.oid, 'EXECUTE'), has_function_privilege('monitor', p.oid, 'EXECUTE')
   FROM pg_proc p
- WHERE proname LIKE 'rate\_limit\_%' AND proname !~ '^rate_limit_(info|stats|stats_reset|policy_changed)$'
+ WHERE proname LIKE 'rate\_limit\_%' AND proname !~ '^rate_limit_(info|forget|stats|stats_reset|policy_changed)$'
  ORDER BY proname
 SQL
 is(plain($functions), value($node, $functions), 'the functions, their rights and comments are those of the extension');

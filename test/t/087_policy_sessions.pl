@@ -163,7 +163,7 @@ usable_after(qr/must be greater than zero/, 'a damaged policy');
 
 $node->safe_psql('postgres', <<'SQL');
 UPDATE rate_limit_policies SET "limit" = 100 WHERE policy = 'both' AND rule = 'b';
-CREATE FUNCTION nested() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION nested() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
 DECLARE
     r record;
 BEGIN

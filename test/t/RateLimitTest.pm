@@ -15,7 +15,7 @@ use Test::More;
 
 our @EXPORT = qw(
   @ALGORITHMS $AGE new_server start_server install_sql_edition run_pgbench
-  start_pgbench finish_pgbench connection value fails_with
+  start_pgbench finish_pgbench comes_back connection value fails_with
 );
 
 our @ALGORITHMS =
@@ -97,6 +97,24 @@ sub fails_with
 	return;
 }
 
+# Waits until a server that restarts after a crash takes connections.  It gives
+# psql no input, which a psql that cannot connect would not read.
+sub comes_back
+{
+	my ($node) = @_;
+	my ($out, $err);
+
+	foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return 1
+		  if IPC::Run::run([ 'psql', '-XAtq', '-c', 'SELECT 1', connection($node) ],
+			'<', \undef, '>', \$out, '2>', \$err);
+		select undef, undef, undef, 0.1;
+	}
+	diag($err);
+	return 0;
+}
+
 # Connection options of the command-line programs.
 sub connection
 {
@@ -110,7 +128,7 @@ sub connection
 
 # Starts one pgbench process.  Options: script, clients, transactions,
 # define (a hash of variables), database, user, mode (of the queries), tries
-# (of a transaction that fails to serialize).
+# (of a transaction that fails to serialize), connect (anew for each transaction).
 sub start_pgbench
 {
 	my ($node, %options) = @_;
@@ -128,6 +146,7 @@ sub start_pgbench
 			'-c', $options{clients},
 			'-t', $options{transactions},
 			'--max-tries', $options{tries} // 1,
+			$options{connect} ? '-C' : (),
 			(map { ('-D', "$_=$define{$_}") } sort keys %define),
 			connection($node, $options{database}, $options{user})
 		],

@@ -127,6 +127,7 @@ main(void)
 	calendar_zones_cases();
 	random_windows_cases();
 	random_buckets_cases();
+	saved_file_cases();
 
 	printf("%d passed, %d failed\n", passed, failed);
 	return failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -74,5 +74,6 @@ extern void calendar_window_cases(void);
 extern void calendar_zones_cases(void);
 extern void random_windows_cases(void);
 extern void random_buckets_cases(void);
+extern void saved_file_cases(void);
 
 #endif							/* UNIT_H */
