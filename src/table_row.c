@@ -19,6 +19,7 @@
 #include "common/hashfn.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "storage/procarray.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
@@ -157,6 +158,42 @@ is_newest(TM_Result result)
 	return false;
 }
 
+/* Tell whether there is more to writing a row than the row. */
+static bool
+needs_sql(Relation relation)
+{
+	TupleConstr *constraints = RelationGetDescr(relation)->constr;
+
+	return relation->trigdesc != NULL ||
+		(constraints != NULL && constraints->has_generated_stored);
+}
+
+/* Tell whether another transaction held the version when it was found. */
+static bool
+is_held(HeapTuple tuple)
+{
+	TransactionId holder = HeapTupleHeaderGetRawXmax(tuple->t_data);
+
+	if (tuple->t_data->t_infomask & HEAP_XMAX_INVALID)
+		return false;
+	if (tuple->t_data->t_infomask & HEAP_XMAX_IS_MULTI)
+		return true;
+	return !TransactionIdIsCurrentTransactionId(holder) &&
+		TransactionIdIsInProgress(holder);
+}
+
+/*
+ * Tell whether the row has to be locked before it is written.  If nobody holds it
+ * that would only be one more record in the WAL; should somebody come in between,
+ * writing waits for them.
+ */
+bool
+rl_needs_lock(const RlRow *row)
+{
+	return !row->locked &&
+		(is_held(row->tuple) || needs_sql(row->session->relation));
+}
+
 /*
  * Calls that find a row held by another transaction queue for it, so that its
  * end wakes one of them and not all.  The queue is an advisory lock, of a kind
@@ -196,21 +233,22 @@ void
 rl_lock_row(RlRow *row)
 {
 	Relation	relation = row->session->relation;
-	TupleTableSlot *slot = table_slot_create(relation, NULL);
+	TupleTableSlot *slot;
 	TM_FailureData failure;
-	TM_Result	result;
 
-	result = table_tuple_lock(relation, &row->tuple->t_self,
-							  GetActiveSnapshot(), slot,
-							  GetCurrentCommandId(false),
-							  LockTupleNoKeyExclusive,
-							  row->queued ? LockWaitBlock : LockWaitSkip, 0,
-							  &failure);
-	ExecDropSingleTupleTableSlot(slot);
-	if (result == TM_WouldBlock)
+	if (is_held(row->tuple) && !row->queued)
+	{
 		join_queue(row);
-	else
-		row->locked = is_newest(result);
+		return;
+	}
+
+	slot = table_slot_create(relation, NULL);
+	row->locked = is_newest(table_tuple_lock(relation, &row->tuple->t_self,
+											 GetActiveSnapshot(), slot,
+											 GetCurrentCommandId(false),
+											 LockTupleNoKeyExclusive,
+											 LockWaitBlock, 0, &failure));
+	ExecDropSingleTupleTableSlot(slot);
 }
 
 /* Read the state. */
@@ -258,8 +296,8 @@ insert_index_entries(Relation relation, TupleTableSlot *slot,
 	AtEOXact_GUC(false, level);
 }
 
-/* Replace the locked row by another version. */
-static void
+/* Replace the version that was found.  Return false if it is not the newest. */
+static bool
 replace_row(RlRow *row, const Datum *values)
 {
 	Relation	relation = row->session->relation;
@@ -280,13 +318,13 @@ replace_row(RlRow *row, const Datum *values)
 								GetCurrentCommandId(true),
 								GetActiveSnapshot(), InvalidSnapshot, true,
 								&failure, &lock_mode, &update_indexes);
-	if (result != TM_Ok)
-		elog(ERROR, "could not update a locked row of rate_limit_state: %d",
-			 result);
-	if (update_indexes != TU_None)
+	if (result == TM_Ok && update_indexes != TU_None)
 		insert_index_entries(relation, slot, update_indexes);
 	ExecDropSingleTupleTableSlot(slot);
+	if (!is_newest(result))
+		return false;
 	CommandCounterIncrement();
+	return true;
 }
 
 static void
@@ -296,16 +334,6 @@ refuse_trigger(void)
 			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 			 errmsg("a trigger on rate_limit_state keeps a row from being written"),
 			 errhint("Let it return the row.")));
-}
-
-/* Tell whether there is more to writing a row than the row. */
-static bool
-needs_sql(Relation relation)
-{
-	TupleConstr *constraints = RelationGetDescr(relation)->constr;
-
-	return relation->trigdesc != NULL ||
-		(constraints != NULL && constraints->has_generated_stored);
 }
 
 static void
@@ -325,8 +353,11 @@ replace_row_by_sql(RlRow *row, const Datum *values)
 	SPI_finish();
 }
 
-/* Write what a decision leaves behind into the locked row. */
-void
+/*
+ * Write what a decision leaves behind.  Return false if the row has been changed
+ * since it was found.
+ */
+bool
 rl_update_row(RlRow *row, const RlDecision *decision)
 {
 	Relation	relation = row->session->relation;
@@ -336,10 +367,10 @@ rl_update_row(RlRow *row, const RlDecision *decision)
 
 	heap_deform_tuple(row->tuple, RelationGetDescr(relation), values, nulls);
 	set_result(decision, values);
-	if (needs_sql(relation))
-		replace_row_by_sql(row, values);
-	else
-		replace_row(row, values);
+	if (!needs_sql(relation))
+		return replace_row(row, values);
+	replace_row_by_sql(row, values);
+	return true;
 }
 
 /* Insert a row, unless somebody else has. */

@@ -56,7 +56,8 @@ extern void rl_find_row(RlRow *row);
 extern void rl_lock_row(RlRow *row);
 extern void rl_leave_queue(RlRow *row);
 extern void rl_read_row(const RlRow *row, RlState *state, RlHit *hits);
-extern void rl_update_row(RlRow *row, const RlDecision *decision);
+extern bool rl_needs_lock(const RlRow *row);
+extern bool rl_update_row(RlRow *row, const RlDecision *decision);
 extern bool rl_insert_row(RlRow *row, const RlDecision *decision);
 
 #endif							/* RL_TABLE_ROW_H */

@@ -4,10 +4,10 @@
  *	  The table store: deciding.
  *
  * A check looks at its row without locking it, so that a call which is refused
- * by what is committed neither waits nor writes.  One that looks admitted locks
- * the row, after others that hold it, decides on what is there then, and replaces
- * the row.  One that is not there is inserted, unless somebody else does so
- * first.
+ * by what is committed neither waits nor writes.  One that is admitted replaces
+ * the very version that it has seen.  If another transaction holds that, it
+ * waits for its end and decides anew, as it does if others were faster.  A row
+ * that is not there is inserted, unless somebody else does so first.
  *
  *-------------------------------------------------------------------------
  */
@@ -110,13 +110,10 @@ decide_in_table(RlTableSession *session, RlOperation operation,
 			if (rl_insert_row(&row, decision))
 				break;
 		}
-		else if (row.locked)
-		{
-			rl_update_row(&row, decision);
-			break;
-		}
-		else
+		else if (rl_needs_lock(&row))
 			rl_lock_row(&row);
+		else if (rl_update_row(&row, decision))
+			break;
 		look = true;
 		CHECK_FOR_INTERRUPTS();
 	}
