@@ -73,3 +73,25 @@ SELECT count(*) FROM rate_limit_blocks();
 SELECT count(*) FROM rate_limit_info();
 RESET ROLE;
 DROP ROLE regress_rate_limit_monitor, regress_rate_limit_user;
+
+-- keys are for members of pg_read_all_stats, whoever may read the views
+CREATE ROLE regress_rate_limit_counts;
+GRANT SELECT ON rate_limit_keys, rate_limit_blocks TO regress_rate_limit_counts;
+GRANT EXECUTE ON FUNCTION rate_limit_keys, rate_limit_blocks TO regress_rate_limit_counts;
+SELECT used FROM rate_limit_check('views:secret', 9, '1 hour', 4);
+SELECT used FROM rate_limit_check('views:secret', 9, '1 hour', 4, store => 'table');
+SELECT rate_limit_block('views:secret', '1 hour');
+SET ROLE regress_rate_limit_counts;
+SELECT DISTINCT key FROM rate_limit_keys;
+SELECT DISTINCT key FROM rate_limit_blocks;
+SELECT count(*) >= 2 AS counted FROM rate_limit_keys WHERE used = 4;
+RESET ROLE;
+GRANT pg_read_all_stats TO regress_rate_limit_counts;
+SET ROLE regress_rate_limit_counts;
+SELECT key, used, store FROM rate_limit_keys WHERE key = 'views:secret' ORDER BY store;
+SELECT key FROM rate_limit_blocks WHERE key = 'views:secret';
+RESET ROLE;
+SELECT rate_limit_unblock('views:secret'), rate_limit_reset('views:secret');
+REVOKE ALL ON rate_limit_keys, rate_limit_blocks FROM regress_rate_limit_counts;
+REVOKE ALL ON FUNCTION rate_limit_keys, rate_limit_blocks FROM regress_rate_limit_counts;
+DROP ROLE regress_rate_limit_counts;

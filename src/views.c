@@ -15,8 +15,10 @@
 #include "state.h"
 #include "table_store.h"
 
+#include "catalog/pg_authid.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -156,6 +158,27 @@ typedef struct KeyRow
 	const char *store;
 } KeyRow;
 
+/*
+ * Who may read a view but is no member of pg_read_all_stats does not see keys,
+ * as in PostgreSQL's own statistics.  The rows of the table store are read as its
+ * owner, so this has to be known before.
+ */
+static bool shows_keys;
+
+static void
+set_shows_keys(void)
+{
+	shows_keys = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+}
+
+static Datum
+key_datum(RlBytes key)
+{
+	if (!shows_keys)
+		return CStringGetTextDatum("<insufficient privilege>");
+	return PointerGetDatum(cstring_to_text_with_len(key.data, key.length));
+}
+
 /* Set a column that is null if the string is. */
 static void
 set_string(Datum *value, bool *null, const char *string)
@@ -171,8 +194,7 @@ put_key_row(ReturnSetInfo *result, const KeyRow *row)
 	Datum		values[KEYS_COLUMNS];
 	bool		nulls[KEYS_COLUMNS] = {false};
 
-	values[0] = PointerGetDatum(cstring_to_text_with_len(row->key.data,
-														 row->key.length));
+	values[0] = key_datum(row->key);
 	set_string(&values[1], &nulls[1], row->policy);
 	set_string(&values[2], &nulls[2], row->rule);
 	values[3] = CStringGetTextDatum(rl_algorithm_name(row->limit->algorithm));
@@ -304,6 +326,7 @@ add_table_row(const RlTableRow *stored, void *arg)
 Datum
 rate_limit_keys(PG_FUNCTION_ARGS)
 {
+	set_shows_keys();
 	scan_arena(fcinfo, add_key_row);
 	rl_table_for_each_row(rl_extension_schema(fcinfo), add_table_row,
 						  fcinfo->resultinfo);
@@ -316,13 +339,15 @@ add_block_row(const ArenaScan *scan, const RlEntry *entry)
 	Datum		values[BLOCKS_COLUMNS];
 	bool		nulls[BLOCKS_COLUMNS] = {false};
 	int64		words[1 + RL_MAX_REASON_BYTES / sizeof(int64)];
+	RlBytes		key;
 
 	if (entry->kind != RL_KIND_BLOCK)
 		return;
 	rl_get_state(scan->partition, entry, words);
 
-	values[0] = PointerGetDatum(cstring_to_text_with_len(identity_of_entry(scan->partition, entry),
-														 entry->key_bytes));
+	key.data = identity_of_entry(scan->partition, entry);
+	key.length = entry->key_bytes;
+	values[0] = key_datum(key);
 	values[1] = TimestampTzGetDatum(rl_get_instant(scan->partition, entry));
 	if (entry->expires == RL_NEVER)
 		nulls[2] = true;
@@ -341,6 +366,7 @@ add_block_row(const ArenaScan *scan, const RlEntry *entry)
 Datum
 rate_limit_blocks(PG_FUNCTION_ARGS)
 {
+	set_shows_keys();
 	scan_arena(fcinfo, add_block_row);
 	return (Datum) 0;
 }
