@@ -361,10 +361,17 @@ rl_chunks_needed(int id_bytes, int state_words)
  *-------------------------------------------------------------------------
  */
 
+/* Return the number of a bucket; the tag is enough of the hash for it. */
+static uint32
+bucket_number(const RlPartition *partition, uint32 tag)
+{
+	return tag & (partition->nbuckets - 1);
+}
+
 static uint32 *
 bucket_of(RlPartition *partition, uint64 hash)
 {
-	return &buckets(partition)[(uint32) hash & (partition->nbuckets - 1)];
+	return &buckets(partition)[bucket_number(partition, (uint32) hash)];
 }
 
 /*
@@ -498,7 +505,38 @@ rl_first_of_hash(RlPartition *partition, uint64 hash)
 	return entry_at(partition, *bucket_of(partition, hash));
 }
 
-/* Return the first entry of a bucket, to walk through all, or NULL. */
+/* Return the first entry of the buckets from one on, or NULL. */
+static RlEntry *
+first_from(RlPartition *partition, uint32 bucket)
+{
+	for (; bucket < partition->nbuckets; bucket++)
+	{
+		RlEntry    *entry = rl_first_in_bucket(partition, bucket);
+
+		if (entry != NULL)
+			return entry;
+	}
+	return NULL;
+}
+
+/* Return the first of all entries of a partition, or NULL. */
+RlEntry *
+rl_first_entry(RlPartition *partition)
+{
+	return first_from(partition, 0);
+}
+
+/* Return the one after it, or NULL. */
+RlEntry *
+rl_next_entry(RlPartition *partition, const RlEntry *entry)
+{
+	RlEntry    *next = rl_next(partition, entry);
+
+	return next != NULL ? next :
+		first_from(partition, bucket_number(partition, entry->tag) + 1);
+}
+
+/* Return the first entry of a bucket, or NULL. */
 RlEntry *
 rl_first_in_bucket(RlPartition *partition, uint32 bucket)
 {

@@ -195,6 +195,8 @@ extern RlEntry *rl_add_entry(RlPartition *partition,
 							 const RlIdentity *identity);
 extern void rl_remove_entry(RlPartition *partition, RlEntry *entry);
 extern RlEntry *rl_first_of_hash(RlPartition *partition, uint64 hash);
+extern RlEntry *rl_first_entry(RlPartition *partition);
+extern RlEntry *rl_next_entry(RlPartition *partition, const RlEntry *entry);
 extern RlEntry *rl_first_in_bucket(RlPartition *partition, uint32 bucket);
 extern RlEntry *rl_next(RlPartition *partition, const RlEntry *entry);
 

@@ -125,13 +125,15 @@ rl_judge(RlDecision *decision, int64 cost)
 }
 
 /*
- * Tell whether a refused call waits for its counter.  Only then does it matter
- * that the counter was re-timed.
+ * Tell whether a call that is refused leaves a state that was re-timed: only if
+ * it waits for its counter does that matter.  A call that costs nothing only
+ * looks.
  */
 bool
-rl_may_pass_later(const RlDecision *decision)
+rl_refusal_re_times(const RlDecision *decision)
 {
-	return !decision->blocked &&
+	return decision->re_timed && decision->request->cost > 0 &&
+		!decision->verdict->allowed && !decision->blocked &&
 		decision->verdict->report.retry_at != RL_NEVER;
 }
 

@@ -15,7 +15,6 @@
 #include "drop.h"
 
 #include "memory.h"
-#include "shmem.h"
 
 #include "access/xact.h"
 #include "catalog/objectaccess.h"
@@ -38,7 +37,7 @@ watch_object(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 	/* at commit it would be too late for what can fail, such as attaching */
 	if (access == OAT_DROP && class_id == ExtensionRelationId &&
 		object_id == get_extension_oid("rate_limit", true) &&
-		rl_get_arena() != NULL && dropped_level == 0)
+		rl_memory_remembers() && dropped_level == 0)
 		dropped_level = GetCurrentTransactionNestLevel();
 }
 

@@ -92,16 +92,6 @@ make_requests(Call *call, Oid schema, RlBytes name)
  *-------------------------------------------------------------------------
  */
 
-static void
-decide_one(RlOperation operation, const RlRequest *request,
-		   RlVerdict *verdict)
-{
-	if (request->unlimited)
-		rl_decide_unlimited(request, verdict);
-	else
-		rl_decide(operation, request, verdict);
-}
-
 /* The number of the store that a request goes to, in the order of deciding. */
 static int
 rank(const RlRequest *request)
@@ -111,14 +101,10 @@ rank(const RlRequest *request)
 	return request->store == RL_STORE_TABLE ? 0 : 1;
 }
 
-/*
- * Put the numbers of the requests in the order of deciding.  Return how many of
- * them have a limit.
- */
-static int
+/* Put the numbers of the requests in the order of deciding. */
+static void
 order_requests(const Call *call, int *numbers)
 {
-	int			limited = 0;
 	int			n = 0;
 
 	for (int wanted = 0; wanted <= 2; wanted++)
@@ -128,34 +114,22 @@ order_requests(const Call *call, int *numbers)
 			if (rank(&call->requests[i]) == wanted)
 				numbers[n++] = i;
 		}
-		if (wanted == 1)
-			limited = n;
 	}
-	return limited;
 }
 
-/* Decide on the requests together, those to the table store first. */
+/* Decide on the requests together. */
 static void
 decide_together(Call *call)
 {
 	RlRequest  *requests = palloc(sizeof(RlRequest) * call->n);
 	RlVerdict  *verdicts = palloc(sizeof(RlVerdict) * call->n);
 	int		   *numbers = palloc(sizeof(int) * call->n);
-	int			limited = order_requests(call, numbers);
-	int			n = call->n;
 
-	for (int i = 0; i < n; i++)
-	{
-		requests[i] = call->requests[numbers[i]];
-		if (requests[i].limit.window.zone != NULL)
-			requests[i].limit.window.zone = &requests[i].zone;
-	}
-
-	if (limited > 0)
-		rl_decide_all(requests, limited, verdicts);
-	for (int i = limited; i < n; i++)
-		rl_decide_unlimited(&requests[i], &verdicts[i]);
-	for (int i = 0; i < n; i++)
+	order_requests(call, numbers);
+	for (int i = 0; i < call->n; i++)
+		rl_copy_request(&requests[i], &call->requests[numbers[i]]);
+	rl_decide_all(requests, call->n, verdicts);
+	for (int i = 0; i < call->n; i++)
 		call->verdicts[numbers[i]] = verdicts[i];
 }
 
@@ -164,7 +138,7 @@ static void
 decide(Call *call)
 {
 	if (call->n == 1 && !call->requests[0].shadow)
-		decide_one(RL_CHECK, &call->requests[0], &call->verdicts[0]);
+		rl_decide(RL_CHECK, &call->requests[0], &call->verdicts[0]);
 	else
 		decide_together(call);
 }
@@ -234,7 +208,7 @@ block_key(const Call *call, RlTime now)
 {
 	const RlRule *longest = NULL;
 	RlTime		end = RL_MIN_TIME;
-	char text[	64 + 2 * NAMEDATALEN];
+	char		buffer[64 + 2 * NAMEDATALEN];
 	RlBytes		reason;
 
 	for (int i = 0; i < call->policy->nrules; i++)
@@ -256,9 +230,8 @@ block_key(const Call *call, RlTime now)
 	if (longest == NULL)
 		return false;
 
-	reason.data = text;
-
-	reason.length = snprintf(text, sizeof(text),
+	reason.data = buffer;
+	reason.length = snprintf(buffer, sizeof(buffer),
 							 "policy \"%s\", rule \"%s\"",
 							 call->policy->name, longest->name);
 
@@ -279,7 +252,7 @@ follow_up(Call *call, int reported)
 	if (verdict->blocked || request->cost == 0 || request->has_time ||
 		!rl_refuses(request, verdict) || !block_key(call, verdict->now))
 		return;
-	decide_one(RL_PEEK, request, verdict);
+	rl_decide(RL_PEEK, request, verdict);
 	verdict->rule = request->rule;
 }
 
@@ -287,10 +260,8 @@ follow_up(Call *call, int reported)
 static void
 admit_shadow(const RlRequest *request, RlVerdict *verdict)
 {
-	if (verdict->allowed || rl_refuses(request, verdict))
-		return;
-	verdict->allowed = true;
-	verdict->report.retry_at = verdict->now;
+	if (!verdict->allowed && !rl_refuses(request, verdict))
+		rl_admit(verdict);
 }
 
 /*-------------------------------------------------------------------------
@@ -338,8 +309,8 @@ rate_limit_enforce_adjust(PG_FUNCTION_ARGS)
 	numbers = palloc(sizeof(int) * call.n);
 	order_requests(&call, numbers);
 	for (int i = 0; i < call.n; i++)
-		decide_one(RL_ADJUST, &call.requests[numbers[i]],
-				   &call.verdicts[numbers[i]]);
+		rl_decide(RL_ADJUST, &call.requests[numbers[i]],
+				  &call.verdicts[numbers[i]]);
 	return rl_result_datum(fcinfo, &call.verdicts[find_reported(&call)]);
 }
 
@@ -358,7 +329,7 @@ rate_limit_usage(PG_FUNCTION_ARGS)
 		Datum		values[RL_RESULT_COLUMNS];
 		bool		nulls[RL_RESULT_COLUMNS];
 
-		decide_one(RL_PEEK, &call.requests[i], verdict);
+		rl_decide(RL_PEEK, &call.requests[i], verdict);
 		verdict->rule = call.requests[i].rule;
 		rl_result_values(verdict, values, nulls);
 		tuplestore_putvalues(result->setResult, result->setDesc, values,

@@ -111,9 +111,7 @@ rate_limit_check_all(PG_FUNCTION_ARGS)
 		bool		nulls[2 + RL_RESULT_COLUMNS] = {false};
 
 		values[0] = Int32GetDatum(i + 1);
-		values[1] = PointerGetDatum(
-									cstring_to_text_with_len(requests[i].key.data,
-															 requests[i].key.length));
+		values[1] = rl_text_datum(requests[i].key);
 		rl_result_values(&verdicts[i], &values[2], &nulls[2]);
 		tuplestore_putvalues(result->setResult, result->setDesc, values,
 							 nulls);

@@ -76,7 +76,7 @@ check_locked(RlCall *call)
 	rl_judge(&call->decision, call->decision.request->cost);
 	if (!call->decision.verdict->allowed)
 	{
-		if (call->decision.re_timed && rl_may_pass_later(&call->decision))
+		if (rl_refusal_re_times(&call->decision))
 			write_back_if_room(call);
 		rl_note_refusal(call);
 		return;
@@ -442,17 +442,14 @@ settle_batch(const Batch *batch, RlTime *untils)
 
 /*
  * Write what a step of the clock has changed where a limit refuses, as the check
- * of one key does.  A call that costs nothing only looks.
+ * of one key does.
  */
 static void
 write_re_timed(const Batch *batch)
 {
 	for (int i = 0; i < batch->n; i++)
 	{
-		const RlDecision *decision = &batch->calls[i].decision;
-
-		if (decision->re_timed && decision->request->cost > 0 &&
-			!decision->verdict->allowed && rl_may_pass_later(decision))
+		if (rl_refusal_re_times(&batch->calls[i].decision))
 			write_back_if_room(&batch->calls[i]);
 	}
 }

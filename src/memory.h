@@ -30,6 +30,7 @@ extern int64 rl_memory_reset_prefix(RlBytes prefix);
 extern bool rl_memory_block(RlBytes key, RlTime now, RlTime end,
 							RlBytes reason, bool replace);
 extern bool rl_memory_unblock(RlBytes key);
+extern bool rl_memory_remembers(void);
 extern void rl_memory_forget_database(Oid database);
 extern RlTime rl_memory_block_end(RlBytes key);
 extern void rl_memory_count_blocked(RlBytes key);

@@ -58,35 +58,37 @@ rl_memory_reset(RlBytes key)
 	return removed;
 }
 
-/* Remove the counters of a partition whose keys start with a prefix. */
+/*
+ * Remove the counters of a database whose keys start with a prefix, and its
+ * blocks if they are to go, too.  Return how many counters meant something.
+ */
 static int64
-reset_partition(RlPartition *partition, RlBytes prefix)
+remove_from_partition(RlPartition *partition, Oid database, RlBytes prefix,
+					  bool blocks_too)
 {
 	RlTime		now = GetCurrentTimestamp();
 	int64		removed = 0;
 	RlEntry    *next;
 
-	for (uint32 i = 0; i < partition->nbuckets; i++)
+	for (RlEntry *entry = rl_first_entry(partition); entry != NULL;
+		 entry = next)
 	{
-		for (RlEntry *entry = rl_first_in_bucket(partition, i);
-			 entry != NULL; entry = next)
-		{
-			next = rl_next(partition, entry);
-			if (entry->kind != RL_KIND_BLOCK &&
-				entry->database == MyDatabaseId &&
-				rl_key_starts_with(partition, entry, prefix.data,
-								   prefix.length))
-				removed += remove_counter(partition, entry, now);
-		}
+		next = rl_next_entry(partition, entry);
+		if (entry->database != database ||
+			!rl_key_starts_with(partition, entry, prefix.data, prefix.length))
+			continue;
+		if (entry->kind != RL_KIND_BLOCK)
+			removed += remove_counter(partition, entry, now);
+		else if (blocks_too)
+			rl_remove_entry(partition, entry);
 	}
 	return removed;
 }
 
-/* Remove the counters of all keys with a prefix, one partition at a time. */
-int64
-rl_memory_reset_prefix(RlBytes prefix)
+/* The same, one partition of the arena at a time. */
+static int64
+remove_entries(RlArena *arena, Oid database, RlBytes prefix, bool blocks_too)
 {
-	RlArena    *arena = rl_get_arena();
 	int64		removed = 0;
 
 	for (int i = 0; i < arena->npartitions; i++)
@@ -95,41 +97,40 @@ rl_memory_reset_prefix(RlBytes prefix)
 
 		CHECK_FOR_INTERRUPTS();
 		LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
-		removed += reset_partition(partition, prefix);
+		removed += remove_from_partition(partition, database, prefix,
+										 blocks_too);
 		LWLockRelease(&partition->lock);
 	}
 	return removed;
+}
+
+/* Remove the counters of all keys with a prefix. */
+int64
+rl_memory_reset_prefix(RlBytes prefix)
+{
+	return remove_entries(rl_get_arena(), MyDatabaseId, prefix, false);
+}
+
+/*
+ * Tell whether there is anything to forget: what is saved is in memory once that
+ * is set up.
+ */
+bool
+rl_memory_remembers(void)
+{
+	return rl_find_arena() != NULL || (rl_is_saved() && rl_get_arena() != NULL);
 }
 
 /* Forget all counters and blocks of a database, and the counts of its rules. */
 void
 rl_memory_forget_database(Oid database)
 {
-	/* what is saved is in the arena once that is set up */
-	RlArena    *arena = rl_is_saved() ? rl_get_arena() : rl_find_arena();
+	const RlBytes every_key = {"", 0};
 
-	if (arena == NULL)
+	if (!rl_memory_remembers())
 		return;
-	for (int i = 0; i < arena->npartitions; i++)
-	{
-		RlPartition *partition = rl_partition(arena, i);
-		RlEntry    *next;
-
-		CHECK_FOR_INTERRUPTS();
-		LWLockAcquire(&partition->lock, LW_EXCLUSIVE);
-		for (uint32 bucket = 0; bucket < partition->nbuckets; bucket++)
-		{
-			for (RlEntry *entry = rl_first_in_bucket(partition, bucket);
-				 entry != NULL; entry = next)
-			{
-				next = rl_next(partition, entry);
-				if (entry->database == database)
-					rl_remove_entry(partition, entry);
-			}
-		}
-		LWLockRelease(&partition->lock);
-	}
-	rl_forget_stats(arena, database);
+	remove_entries(rl_get_arena(), database, every_key, true);
+	rl_forget_stats(rl_get_arena(), database);
 }
 
 /* Put a block into its partition, or return false if there is no room. */

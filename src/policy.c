@@ -165,10 +165,12 @@ text_column(int64 row, int column)
 static bool
 read_rule(RlRule *rule, int64 row, const char *policy)
 {
+	char		mode[NAMEDATALEN];
 	RlTerms		terms;
 	Datum		value;
 
-	if (strcmp(text_to_cstring(text_column(row, 10)), "off") == 0)
+	copy_name(mode, row, 10);
+	if (strcmp(mode, "off") == 0)
 		return false;
 
 	memset(rule, 0, sizeof(RlRule));
@@ -187,8 +189,7 @@ read_rule(RlRule *rule, int64 row, const char *policy)
 	rule->has_block_for = rl_nullable_column(row, 9, &value);
 	if (rule->has_block_for)
 		rule->block_for = *DatumGetIntervalP(value);
-	rule->request.shadow =
-		strcmp(text_to_cstring(text_column(row, 10)), "shadow") == 0;
+	rule->request.shadow = strcmp(mode, "shadow") == 0;
 	rule->request.stats = rl_find_stats(policy, rule->name);
 	return true;
 }
@@ -211,8 +212,7 @@ read_policy(Oid schema, RlBytes name)
 	RlTableSession policies;
 	RlTableSession overrides;
 	RlPolicy   *policy;
-	Datum		arg = PointerGetDatum(cstring_to_text_with_len(name.data,
-															   name.length));
+	Datum		arg = rl_text_datum(name);
 	int64		nrows;
 
 	open_tables(&policies, &overrides, schema);
@@ -244,7 +244,7 @@ read_overrides(Oid schema, const RlPolicy *policy, RlBytes key, int *n)
 	inet	   *address = rl_address_of_key(key);
 	Datum		args[3] = {
 		CStringGetTextDatum(policy->name),
-		PointerGetDatum(cstring_to_text_with_len(key.data, key.length)),
+		rl_text_datum(key),
 		PointerGetDatum(address)
 	};
 
@@ -336,14 +336,12 @@ rl_set_rule(RlRequest *request, const RlPolicy *policy, int n, Oid schema,
 {
 	const RlRule *rule = &policy->rules[n];
 
-	*request = rule->request;
+	rl_copy_request(request, &rule->request);
 	request->key = key;
 	request->policy = policy->name;
 	request->rule = rule->name;
 	request->schema = schema;
 	request->limit.exact_hits = rl_exact_hits;
-	if (request->limit.window.zone != NULL)
-		request->limit.window.zone = &request->zone;
 	if (rule->default_store)
 		request->store = rl_default_store;
 }

@@ -41,6 +41,12 @@ key_of_text(const text *value)
 	return key;
 }
 
+Datum
+rl_text_datum(RlBytes bytes)
+{
+	return PointerGetDatum(cstring_to_text_with_len(bytes.data, bytes.length));
+}
+
 static void
 check_length(RlBytes key, const char *argument, int maximum, const char *hint)
 {

@@ -44,6 +44,15 @@ typedef struct RlRequest
 	RlStats    *stats;			/* of the rule, NULL if ad hoc */
 } RlRequest;
 
+/* Copy a request, of which the limit points into it. */
+static inline void
+rl_copy_request(RlRequest *to, const RlRequest *from)
+{
+	*to = *from;
+	if (from->limit.window.zone != NULL)
+		to->limit.window.zone = &to->zone;
+}
+
 /* What says which limit, as arguments or columns give it. */
 typedef struct RlTerms
 {
@@ -80,6 +89,7 @@ extern int64 rl_read_cost(FunctionCallInfo fcinfo, int argno,
 extern void rl_read_at(FunctionCallInfo fcinfo, int argno, RlTime *at);
 extern RlBytes rl_read_prefix(FunctionCallInfo fcinfo, int argno);
 extern RlBytes rl_read_reason(FunctionCallInfo fcinfo, int argno);
+extern Datum rl_text_datum(RlBytes bytes);
 extern RlTime rl_block_end(const Interval *duration, RlTime now);
 
 /* what says which limit (terms.c) */

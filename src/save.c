@@ -70,14 +70,11 @@ save_entry(RlSavedFile *saved, RlPartition *partition, const RlEntry *entry)
 static void
 save_partition(RlSavedFile *saved, RlPartition *partition, RlTime now)
 {
-	for (uint32 bucket = 0; bucket < partition->nbuckets; bucket++)
+	for (RlEntry *entry = rl_first_entry(partition); entry != NULL;
+		 entry = rl_next_entry(partition, entry))
 	{
-		for (RlEntry *entry = rl_first_in_bucket(partition, bucket);
-			 entry != NULL; entry = rl_next(partition, entry))
-		{
-			if (entry->expires > now)
-				save_entry(saved, partition, entry);
-		}
+		if (entry->expires > now)
+			save_entry(saved, partition, entry);
 	}
 }
 

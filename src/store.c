@@ -34,16 +34,31 @@ admit_unseen(const RlRequest *request, RlVerdict *verdict)
 	verdict->report.reset_at = verdict->now;
 }
 
-/*
- * Admit a call that a store may have refused, if everything is to be admitted.
- */
+/* Admit a call that a store may have refused, if everything is to be. */
 static void
 admit_in_shadow_mode(RlVerdict *verdict)
 {
-	if (rl_mode != RL_MODE_SHADOW)
+	if (rl_mode == RL_MODE_SHADOW)
+		rl_admit(verdict);
+}
+
+/* Decide on a call for which no limit is in force: only a block refuses it. */
+static void
+decide_unlimited(const RlRequest *request, RlVerdict *verdict)
+{
+	RlTime		block_end = rl_memory_block_end(request->key);
+
+	admit_unseen(request, verdict);
+	if (block_end <= verdict->now)
 		return;
-	verdict->allowed = true;
-	verdict->report.retry_at = verdict->now;
+
+	verdict->allowed = false;
+	verdict->blocked = true;
+	verdict->rule = RL_RULE_BLOCK;
+	verdict->report.remaining = 0;
+	verdict->report.retry_at = block_end;
+	verdict->report.reset_at = block_end;
+	admit_in_shadow_mode(verdict);
 }
 
 /* Count a call that is admitted, or what refuses it. */
@@ -65,6 +80,11 @@ rl_decide(RlOperation operation, const RlRequest *request, RlVerdict *verdict)
 	if (rl_mode == RL_MODE_OFF)
 	{
 		admit_unseen(request, verdict);
+		return;
+	}
+	if (request->unlimited)
+	{
+		decide_unlimited(request, verdict);
 		return;
 	}
 
@@ -146,22 +166,12 @@ any_refuses(const RlRequest *requests, int n, const RlVerdict *verdicts)
 	return false;
 }
 
-/*
- * Decide requests, of which those to the table store come first.  Every cost is
- * recorded that its limit admits, unless one of them is refused.
- */
-void
-rl_decide_all(const RlRequest *requests, int n, RlVerdict *verdicts)
+/* Decide requests that have limits, those to the table store first. */
+static void
+decide_limited(const RlRequest *requests, int n, RlVerdict *verdicts)
 {
 	int			ntable = 0;
 	bool		admitted;
-
-	if (rl_mode == RL_MODE_OFF)
-	{
-		for (int i = 0; i < n; i++)
-			admit_unseen(&requests[i], &verdicts[i]);
-		return;
-	}
 
 	while (ntable < n && requests[ntable].store == RL_STORE_TABLE)
 		ntable++;
@@ -179,23 +189,27 @@ rl_decide_all(const RlRequest *requests, int n, RlVerdict *verdicts)
 	}
 }
 
-/* Decide on a call for which no limit is in force: only a block refuses it. */
+/*
+ * Decide requests, of which those to the table store come first and those that
+ * have no limit last.  Every cost is recorded that its limit admits, unless one
+ * of them is refused.
+ */
 void
-rl_decide_unlimited(const RlRequest *request, RlVerdict *verdict)
+rl_decide_all(const RlRequest *requests, int n, RlVerdict *verdicts)
 {
-	RlTime		block_end = rl_mode == RL_MODE_OFF ? RL_MIN_TIME :
-	rl_memory_block_end(request->key);
+	int			nlimited = n;
 
-	admit_unseen(request, verdict);
-	verdict->unlimited = true;
-	if (block_end <= verdict->now)
+	if (rl_mode == RL_MODE_OFF)
+	{
+		for (int i = 0; i < n; i++)
+			admit_unseen(&requests[i], &verdicts[i]);
 		return;
+	}
 
-	verdict->allowed = false;
-	verdict->blocked = true;
-	verdict->rule = RL_RULE_BLOCK;
-	verdict->report.remaining = 0;
-	verdict->report.retry_at = block_end;
-	verdict->report.reset_at = block_end;
-	admit_in_shadow_mode(verdict);
+	while (nlimited > 0 && requests[nlimited - 1].unlimited)
+		nlimited--;
+	if (nlimited > 0)
+		decide_limited(requests, nlimited, verdicts);
+	for (int i = nlimited; i < n; i++)
+		decide_unlimited(&requests[i], &verdicts[i]);
 }

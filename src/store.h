@@ -41,12 +41,18 @@ rl_refuses(const RlRequest *request, const RlVerdict *verdict)
 	return !verdict->allowed && (verdict->blocked || !request->shadow);
 }
 
+/* Admit a call, whatever its limit has said. */
+static inline void
+rl_admit(RlVerdict *verdict)
+{
+	verdict->allowed = true;
+	verdict->report.retry_at = verdict->now;
+}
+
 /* With the switch of the operator, rate_limit.mode. */
 extern void rl_decide(RlOperation operation, const RlRequest *request,
 					  RlVerdict *verdict);
 extern void rl_decide_all(const RlRequest *requests, int n,
 						  RlVerdict *verdicts);
-extern void rl_decide_unlimited(const RlRequest *request,
-								RlVerdict *verdict);
 
 #endif							/* RL_STORE_H */

@@ -46,12 +46,6 @@ run_counting(Oid schema, RlStatement statement, Datum arg)
 	return count;
 }
 
-static Datum
-text_of_bytes(RlBytes bytes)
-{
-	return PointerGetDatum(cstring_to_text_with_len(bytes.data, bytes.length));
-}
-
 /*
  * Remove rows, and return how many meant something.  In a read-only
  * transaction that is an error only if there are any.
@@ -60,7 +54,7 @@ static int64
 reset(Oid schema, RlBytes bytes, RlStatement find, RlStatement remove)
 {
 	RlTableSession session;
-	Datum		arg = text_of_bytes(bytes);
+	Datum		arg = rl_text_datum(bytes);
 
 	if (!XactReadOnly)
 		return run_counting(schema, remove, arg);

@@ -38,21 +38,9 @@ hash_text(const text *value)
 }
 
 static Datum
-text_datum(const char *data, int length)
-{
-	return PointerGetDatum(cstring_to_text_with_len(data, length));
-}
-
-static Datum
-cstring_datum(const char *string)
-{
-	return text_datum(string, strlen(string));
-}
-
-static Datum
 name_datum(const char *name)
 {
-	return cstring_datum(name ? name : "");
+	return CStringGetTextDatum(name ? name : "");
 }
 
 /* Say which counter. */
@@ -63,15 +51,14 @@ set_identity(RlRow *row)
 	const RlLimit *limit = &request->limit;
 	Datum	   *identity = row->identity;
 
-	identity[RL_COLUMN_KEY - 1] = text_datum(request->key.data,
-											 request->key.length);
+	identity[RL_COLUMN_KEY - 1] = rl_text_datum(request->key);
 	identity[RL_COLUMN_POLICY - 1] = name_datum(request->policy);
 	identity[RL_COLUMN_RULE - 1] = name_datum(request->rule);
 	identity[RL_COLUMN_ALGORITHM - 1] =
-		cstring_datum(rl_algorithm_name(limit->algorithm));
+		CStringGetTextDatum(rl_algorithm_name(limit->algorithm));
 	identity[RL_COLUMN_WINDOW_LENGTH - 1] = Int64GetDatum(limit->window.length);
 	identity[RL_COLUMN_WINDOW_UNIT - 1] =
-		cstring_datum(rl_unit_names[limit->window.unit]);
+		CStringGetTextDatum(rl_unit_names[limit->window.unit]);
 	identity[RL_COLUMN_TIME_ZONE - 1] =
 		name_datum(request->zone_name);
 }
@@ -296,33 +283,27 @@ insert_index_entries(Relation relation, TupleTableSlot *slot,
 	AtEOXact_GUC(false, level);
 }
 
-/* Replace the version that was found.  Return false if it is not the newest. */
+/*
+ * Replace the version that was found by that in a slot.  Return false if it is
+ * not the newest.
+ */
 static bool
-replace_row(RlRow *row, const Datum *values)
+replace_row(RlRow *row, TupleTableSlot *slot)
 {
 	Relation	relation = row->session->relation;
-	TupleDesc	descriptor = RelationGetDescr(relation);
-	TupleTableSlot *slot = MakeSingleTupleTableSlot(descriptor,
-													&TTSOpsVirtual);
 	TM_FailureData failure;
 	LockTupleMode lock_mode;
 	TU_UpdateIndexes update_indexes;
 	TM_Result	result;
 
-	heap_deform_tuple(row->tuple, descriptor, slot->tts_values,
-					  slot->tts_isnull);
-	memcpy(slot->tts_values, values, sizeof(Datum) * RL_TABLE_COLUMNS);
-	ExecStoreVirtualTuple(slot);
-
 	result = table_tuple_update(relation, &row->tuple->t_self, slot,
 								GetCurrentCommandId(true),
 								GetActiveSnapshot(), InvalidSnapshot, true,
 								&failure, &lock_mode, &update_indexes);
-	if (result == TM_Ok && update_indexes != TU_None)
-		insert_index_entries(relation, slot, update_indexes);
-	ExecDropSingleTupleTableSlot(slot);
 	if (!is_newest(result))
 		return false;
+	if (update_indexes != TU_None)
+		insert_index_entries(relation, slot, update_indexes);
 	CommandCounterIncrement();
 	return true;
 }
@@ -361,16 +342,21 @@ bool
 rl_update_row(RlRow *row, const RlDecision *decision)
 {
 	Relation	relation = row->session->relation;
-	int			natts = RelationGetDescr(relation)->natts;
-	Datum	   *values = palloc(sizeof(Datum) * natts);
-	bool	   *nulls = palloc(sizeof(bool) * natts);
+	TupleDesc	descriptor = RelationGetDescr(relation);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(descriptor,
+													&TTSOpsVirtual);
+	bool		done = true;
 
-	heap_deform_tuple(row->tuple, RelationGetDescr(relation), values, nulls);
-	set_result(decision, values);
-	if (!needs_sql(relation))
-		return replace_row(row, values);
-	replace_row_by_sql(row, values);
-	return true;
+	heap_deform_tuple(row->tuple, descriptor, slot->tts_values,
+					  slot->tts_isnull);
+	set_result(decision, slot->tts_values);
+	ExecStoreVirtualTuple(slot);
+	if (needs_sql(relation))
+		replace_row_by_sql(row, slot->tts_values);
+	else
+		done = replace_row(row, slot);
+	ExecDropSingleTupleTableSlot(slot);
+	return done;
 }
 
 /* Insert a row, unless somebody else has. */

@@ -208,12 +208,25 @@ get_plan(RlStatement statement)
 	return plan;
 }
 
+/*
+ * Run a statement; or, if it is to see what is committed by now whatever the
+ * transaction's snapshot, a query.
+ */
 static int64
-check_result(RlStatement statement, int result)
+run(RlStatement statement, Datum *args, const char *nulls, bool latest)
 {
+	int			level = rl_set_safe_path();
+	SPIPlanPtr	plan = get_plan(statement);
+	int			result = SPI_execute_snapshot(plan, args, nulls,
+											  latest ? GetLatestSnapshot() :
+											  InvalidSnapshot,
+											  InvalidSnapshot, latest,
+											  !latest, 0);
+
 	if (result < 0)
 		elog(ERROR, "could not execute statement %d: %s", statement,
 			 SPI_result_code_string(result));
+	AtEOXact_GUC(false, level);
 	return SPI_processed;
 }
 
@@ -221,32 +234,14 @@ check_result(RlStatement statement, int result)
 int64
 rl_table_run(RlStatement statement, Datum *args)
 {
-	int			level = rl_set_safe_path();
-	int64		nrows = check_result(statement,
-									 SPI_execute_plan(get_plan(statement),
-													  args, NULL, false, 0));
-
-	AtEOXact_GUC(false, level);
-	return nrows;
+	return run(statement, args, NULL, false);
 }
 
-/*
- * The same for a query that is to see what is committed by now, whatever the
- * transaction's snapshot.
- */
+/* The same for a query that is to see what is committed by now. */
 int64
 rl_table_query(RlStatement statement, Datum *args, const char *nulls)
 {
-	int			level = rl_set_safe_path();
-	int64		nrows = check_result(statement,
-									 SPI_execute_snapshot(get_plan(statement),
-														  args, nulls,
-														  GetLatestSnapshot(),
-														  InvalidSnapshot,
-														  true, false, 0));
-
-	AtEOXact_GUC(false, level);
-	return nrows;
+	return run(statement, args, nulls, true);
 }
 
 /* Return false if a column of a row is null. */

@@ -72,7 +72,7 @@ decide(RlDecision *decision, RlOperation operation)
 	if (operation == RL_PEEK)
 		return false;
 	if (!decision->verdict->allowed)
-		return decision->re_timed && rl_may_pass_later(decision);
+		return rl_refusal_re_times(decision);
 	rl_charge(decision);
 	return true;
 }
@@ -230,14 +230,13 @@ open_batch(Batch *batch, const RlRequest *requests, int n,
 static void
 keep_re_timed(Batch *batch, const RlRequest *request)
 {
-	RlRequest	nothing = *request;
+	RlRequest	nothing;
 	RlVerdict	verdict;
 	RlDecision	decision;
 	RlState		state;
 
+	rl_copy_request(&nothing, request);
 	nothing.cost = 0;
-	if (nothing.limit.window.zone != NULL)
-		nothing.limit.window.zone = &nothing.zone;
 	init_decision(&decision, &nothing, &verdict, &state);
 	decide_in_table(&batch->session, RL_ADJUST, &decision);
 }
@@ -273,8 +272,7 @@ rl_table_judge_all(const RlRequest *requests, int n, RlVerdict *verdicts)
 		admitted = admitted && !rl_refuses(request, verdict);
 		if (verdict->blocked)
 			rl_memory_count_blocked(request->key);
-		if (!verdict->allowed && decision.re_timed && request->cost > 0 &&
-			rl_may_pass_later(&decision))
+		if (rl_refusal_re_times(&decision))
 			keep_re_timed(&batch, request);
 	}
 	rl_table_close(&batch.session);

@@ -47,14 +47,11 @@ scan_partition(const ArenaScan *scan, RowFunction add_row)
 {
 	RlPartition *partition = scan->partition;
 
-	for (uint32 bucket = 0; bucket < partition->nbuckets; bucket++)
+	for (RlEntry *entry = rl_first_entry(partition); entry != NULL;
+		 entry = rl_next_entry(partition, entry))
 	{
-		for (RlEntry *entry = rl_first_in_bucket(partition, bucket);
-			 entry != NULL; entry = rl_next(partition, entry))
-		{
-			if (entry->database == MyDatabaseId && entry->expires > scan->now)
-				add_row(scan, entry);
-		}
+		if (entry->database == MyDatabaseId && entry->expires > scan->now)
+			add_row(scan, entry);
 	}
 }
 
@@ -176,7 +173,7 @@ key_datum(RlBytes key)
 {
 	if (!shows_keys)
 		return CStringGetTextDatum("<insufficient privilege>");
-	return PointerGetDatum(cstring_to_text_with_len(key.data, key.length));
+	return rl_text_datum(key);
 }
 
 /* Set a column that is null if the string is. */

@@ -43,6 +43,12 @@ sub check
 	return "SELECT * FROM rate_limit_check($key, $limit, '$window'" . ($more // '') . ');';
 }
 
+# The same check, for its first column only.
+sub allowed
+{
+	return check(@_) =~ s/\* FROM rate_limit_check/rate_limit_allowed/r;
+}
+
 sub upsert
 {
 	my ($key) = @_;
@@ -56,17 +62,19 @@ sub pipeline
 	return $many . "\\startpipeline\n" . ("$statement\n" x 20) . "\\endpipeline\n";
 }
 
-my $row = check("'user:' || :k", 20, '1 second');
-my $allowed = $row =~ s/\* FROM rate_limit_check/rate_limit_allowed/r;
+my @user = ("'user:' || :k", 20, '1 second');
+my @table = (@user, ", store => 'table'");
+my $row = check(@user);
+my $allowed = allowed(@user);
 
 # label, kind, script; calls per transaction, if not one
 my %contenders = (
 	row => [ 'rate_limit_check, full row', 'sql', "$many$row" ],
 	allowed => [ 'rate_limit_allowed', 'sql', "$many$allowed" ],
-	table => [ 'rate_limit_check, table store', 'sql', $many . check("'user:' || :k", 20, '1 second', ", store => 'table'") ],
+	table => [ 'rate_limit_check, table store', 'sql', $many . check(@table) ],
 	table_allowed => [
 		'rate_limit_allowed, table store', 'sql',
-		$many . (check("'user:' || :k", 20, '1 second', ", store => 'table'") =~ s/\* FROM rate_limit_check/rate_limit_allowed/r)
+		$many . allowed(@table)
 	],
 	upsert => [ 'upsert counter', 'sql', $many . upsert("'user:' || :k") ],
 	hit_log => [

@@ -28,9 +28,7 @@ GRANT USAGE ON SCHEMA "Odd Schema" TO app;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 ALTER DATABASE plain SET search_path = "Odd Schema";
 SQL
-system_or_bail($^X, "$FindBin::RealBin/../../sql_edition/build", $folder);
-my ($script) = glob "$folder/rate_limit_sql--*.sql";
-system_or_bail('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $script, connection($node, 'plain', 'owner'));
+system_or_bail('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', build_sql_edition(), connection($node, 'plain', 'owner'));
 
 sub plain
 {

@@ -14,8 +14,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  @ALGORITHMS $AGE new_server start_server install_sql_edition run_pgbench
-  start_pgbench finish_pgbench comes_back connection value fails_with
+  @ALGORITHMS $AGE new_server start_server build_sql_edition
+  install_sql_edition run_pgbench start_pgbench finish_pgbench comes_back connection value fails_with
 );
 
 our @ALGORITHMS =
@@ -63,15 +63,21 @@ sub start_server
 	return $node;
 }
 
+# Builds the SQL edition, and returns the file of the script.
+sub build_sql_edition
+{
+	my $made = PostgreSQL::Test::Utils::tempdir();
+
+	system_or_bail($^X, "$FindBin::RealBin/../../sql_edition/build", $made);
+	return (glob "$made/rate_limit_sql--*.sql")[0];
+}
+
 # Installs the SQL edition into a schema of a running server's database.
 sub install_sql_edition
 {
 	my ($node, $schema) = @_;
-	my $made = PostgreSQL::Test::Utils::tempdir();
 
-	system_or_bail($^X, "$FindBin::RealBin/../../sql_edition/build", $made);
-	my ($script) = glob "$made/rate_limit_sql--*.sql";
-	$node->safe_psql('postgres', "SET search_path = $schema;\n" . slurp_file($script));
+	$node->safe_psql('postgres', "SET search_path = $schema;\n" . slurp_file(build_sql_edition()));
 	return;
 }
 
