@@ -225,6 +225,7 @@ static void
 restore_entries(RlArena *arena, RlSavedFile *saved, RlSavedCounter *counter)
 {
 	RlTime		now = GetCurrentTimestamp();
+	Oid			noted = InvalidOid;
 	int64		live = 0;
 	int64		restored;
 
@@ -234,7 +235,11 @@ restore_entries(RlArena *arena, RlSavedFile *saved, RlSavedCounter *counter)
 			continue;
 		live++;
 		restore_entry(arena, counter, now);
-		rl_note_database(arena, counter->entry.database);
+
+		/* entries in a row are often of the same one */
+		if (counter->entry.database != noted)
+			rl_note_database(arena, counter->entry.database);
+		noted = counter->entry.database;
 	}
 	arena->restored_from = saved->saved_at;
 	restored = count_entries(arena);

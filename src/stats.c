@@ -99,18 +99,11 @@ rl_find_stats(const char *policy, const char *rule)
 	return find_or_add(rl_get_arena(), MyDatabaseId, policy, rule);
 }
 
-/*
- * Note that there is something of a database in the arena.  Many calls in a row
- * are for the same one.
- */
+/* Note that there is something of a database in the arena. */
 void
 rl_note_database(RlArena *arena, Oid database)
 {
-	static Oid	last = InvalidOid;
-
-	if (database != last)
-		(void) find_or_add(arena, database, "", "");
-	last = database;
+	(void) find_or_add(arena, database, "", "");
 }
 
 /*

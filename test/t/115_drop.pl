@@ -85,9 +85,18 @@ foreach my $preload (0, 1)
 	$node->safe_psql('postgres', 'CREATE DATABASE other');
 	$node->safe_psql('other', 'CREATE EXTENSION rate_limit');
 	$node->safe_psql('other', $fill);
+	$node->append_conf('postgresql.conf', "restart_after_crash = on\n");
 	$node->restart;
 	value($node, "SELECT rate_limit_peek('key', 5, '1 day')");
 	is(value($node, $all), '100|10', "a database whose counters were restored, $with");
+
+	# once more by the same postmaster, after a crash
+	my $victim = $node->background_psql('postgres');
+	kill 'KILL', $victim->query_safe('SELECT pg_backend_pid()');
+	eval { $victim->quit };
+	ok(comes_back($node), "the server comes back, $with");
+	value($node, "SELECT rate_limit_peek('key', 5, '1 day')");
+	is(value($node, $all), '100|10', "a database whose counters were restored again, $with");
 	$node->safe_psql('postgres', 'DROP DATABASE other');
 	ok($node->poll_query_until('postgres', "SELECT counters = 0 AND blocks = 0 FROM rate_limit_info"),
 		"is forgotten too when it is dropped, $with");
