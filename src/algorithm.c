@@ -67,7 +67,7 @@ hit_time(const RlLimit *limit, RlTime time)
 	if (limit->limit <= limit->exact_hits)
 		return time;
 
-	quantum = ceil_div(limit->window.length, limit->exact_hits);
+	quantum = (limit->window.length - 1) / limit->exact_hits + 1;
 	rounded = rl_round_down(time, quantum);
 	return rounded < time ? rounded + quantum : time;
 }
@@ -523,17 +523,26 @@ reset_at(const RlLimit *limit, const RlState *state, RlTime now)
 }
 
 /*
- * Tell what is used, what is left, and when to come back with a cost >= 0.
- * The state must be refreshed to the same instant.
+ * Tell about a call that has been recorded what is used and what is left.  The
+ * state must be refreshed to the same instant.
  */
 void
-rl_report(const RlLimit *limit, const RlState *state, RlTime now, int64 cost,
-		  RlReport *report)
+rl_report_admitted(const RlLimit *limit, const RlState *state, RlTime now,
+				   RlReport *report)
 {
 	int128		used = cost_used(limit, state);
 
 	report->used = (int64) Min(used, PG_INT64_MAX);
 	report->remaining = (int64) Max(limit->capacity - used, 0);
-	report->retry_at = retry_at(limit, state, now, cost);
+	report->retry_at = now;
 	report->reset_at = reset_at(limit, state, now);
+}
+
+/* The same before a cost >= 0 is recorded, and when to come back with it. */
+void
+rl_report(const RlLimit *limit, const RlState *state, RlTime now, int64 cost,
+		  RlReport *report)
+{
+	rl_report_admitted(limit, state, now, report);
+	report->retry_at = retry_at(limit, state, now, cost);
 }

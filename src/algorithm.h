@@ -83,7 +83,7 @@ typedef struct RlState
 	RlHit	   *hits;			/* ... oldest first, room for RL_MAX_HITS */
 } RlState;
 
-/* What rl_report() tells about a call. */
+/* What is told about a call. */
 typedef struct RlReport
 {
 	int64		used;			/* cost in the current span, saturated */
@@ -101,5 +101,7 @@ extern void rl_record(const RlLimit *limit, RlState *state, RlTime now,
 extern bool rl_give_back(const RlLimit *limit, RlState *state, int64 cost);
 extern void rl_report(const RlLimit *limit, const RlState *state, RlTime now,
 					  int64 cost, RlReport *report);
+extern void rl_report_admitted(const RlLimit *limit, const RlState *state,
+							   RlTime now, RlReport *report);
 
 #endif							/* RL_ALGORITHM_H */

@@ -15,42 +15,39 @@
 #include "port/pg_bitutils.h"
 #include "utils/timestamp.h"
 
-/* A partition: head, buckets, links of the chunks, chunks. */
 #define PARTITION_HEAD_BYTES	TYPEALIGN(RL_CHUNK_BYTES, sizeof(RlPartition))
 #define ARENA_HEAD_BYTES		TYPEALIGN(RL_CHUNK_BYTES, sizeof(RlArena))
 
+/* buckets of an empty partition; a power of two */
+#define FIRST_BUCKETS			64
+
+/* Any chunk of an entry but the first; of one that is free, only the link. */
 typedef struct RlChunk
 {
+	uint32		next;
 	int64		words[RL_CHUNK_WORDS];
 } RlChunk;
 
-static inline uint32 *
-buckets(RlPartition *partition)
-{
-	return (uint32 *) ((char *) partition + PARTITION_HEAD_BYTES);
-}
+StaticAssertDecl(sizeof(RlChunk) == RL_CHUNK_BYTES,
+				 "words and link must fill a chunk");
 
 static inline uint32 *
-links(RlPartition *partition)
+bucket_at(RlPartition *partition, uint32 number)
 {
-	return buckets(partition) + partition->nbuckets;
+	return (uint32 *) partition - 1 - number;
 }
 
 static inline RlChunk *
-chunks(RlPartition *partition)
+chunk_at(RlPartition *partition, uint32 number)
 {
-	Size		offset = PARTITION_HEAD_BYTES +
-	sizeof(uint32) * ((Size) partition->nbuckets + partition->nchunks);
-
-	return (RlChunk *) ((char *) partition +
-						TYPEALIGN(RL_CHUNK_BYTES, offset));
+	return (RlChunk *) ((char *) partition + PARTITION_HEAD_BYTES) + number;
 }
 
 static inline RlEntry *
 entry_at(RlPartition *partition, uint32 chunk)
 {
 	return chunk == RL_NO_CHUNK ? NULL :
-		(RlEntry *) &chunks(partition)[chunk];
+		(RlEntry *) chunk_at(partition, chunk);
 }
 
 /*-------------------------------------------------------------------------
@@ -58,31 +55,27 @@ entry_at(RlPartition *partition, uint32 chunk)
  *-------------------------------------------------------------------------
  */
 
+/* Make all chunks fresh, and have as few buckets as at the beginning. */
 static void
-init_partition(RlPartition *partition, Size bytes, int tranche)
+clear_partition(RlPartition *partition)
 {
-	Size		room = bytes - PARTITION_HEAD_BYTES - RL_CHUNK_BYTES;
-
-	/* an entry takes two chunks at least: one to two entries per bucket */
-	partition->nbuckets = pg_prevpower2_32(room / RL_BYTES_PER_CHUNK / 2);
-	partition->nchunks = (room - sizeof(uint32) * partition->nbuckets) /
-		RL_BYTES_PER_CHUNK;
-	partition->free_list = 0;
-	partition->nfree = partition->nchunks;
-	partition->ncounters = 0;
-	partition->nblocks = 0;
+	partition->nbuckets = FIRST_BUCKETS;
+	partition->bucket_mask = FIRST_BUCKETS - 1;
+	partition->nfresh = partition->nchunks;
+	partition->free_list = RL_NO_CHUNK;
 	partition->hand = 0;
-	partition->evictions = 0;
-	partition->refused_full = 0;
-	partition->full_until = RL_MIN_TIME;
-	partition->changes = 0;
-
 	for (uint32 i = 0; i < partition->nbuckets; i++)
-		buckets(partition)[i] = RL_NO_CHUNK;
-	for (uint32 i = 0; i < partition->nchunks; i++)
-		links(partition)[i] = i + 1;
-	links(partition)[partition->nchunks - 1] = RL_NO_CHUNK;
+		*bucket_at(partition, i) = RL_NO_CHUNK;
+}
 
+static void
+init_partition(RlPartition *partition, uint32 nchunks, int tranche)
+{
+	memset(partition, 0, sizeof(RlPartition));
+	partition->nchunks = nchunks;
+	partition->nfree = nchunks;
+	partition->full_until = RL_MIN_TIME;
+	clear_partition(partition);
 	LWLockInitialize(&partition->lock, tranche);
 }
 
@@ -94,6 +87,7 @@ void
 rl_init_arena(RlArena *arena, Size bytes, int tranche, bool preloaded)
 {
 	Size		room;
+	Size		nchunks;
 
 	arena->bytes = bytes;
 	arena->nstats = Min(bytes / RL_STATS_SHARE / sizeof(RlStats),
@@ -106,6 +100,9 @@ rl_init_arena(RlArena *arena, Size bytes, int tranche, bool preloaded)
 		arena->npartitions /= 2;
 	arena->partition_bytes = TYPEALIGN_DOWN(RL_CHUNK_BYTES,
 											room / arena->npartitions);
+	nchunks = (arena->partition_bytes - PARTITION_HEAD_BYTES - RL_CHUNK_BYTES) /
+		RL_BYTES_PER_CHUNK;
+	arena->bucket_bytes = TYPEALIGN(RL_CHUNK_BYTES, nchunks * sizeof(uint32));
 	arena->tranche = tranche;
 	arena->preloaded = preloaded;
 	arena->set_up_at = GetCurrentTimestamp();
@@ -114,22 +111,47 @@ rl_init_arena(RlArena *arena, Size bytes, int tranche, bool preloaded)
 
 	LWLockInitialize(&arena->stats_lock, tranche);
 	for (int i = 0; i < arena->npartitions; i++)
-		init_partition(rl_partition(arena, i), arena->partition_bytes,
-					   tranche);
+		init_partition(rl_partition(arena, i), nchunks, tranche);
+}
+
+/* Return where the memory of a partition begins. */
+static char *
+partition_start(RlArena *arena, int number)
+{
+	return (char *) arena + ARENA_HEAD_BYTES +
+		number * arena->partition_bytes;
 }
 
 RlPartition *
 rl_partition(RlArena *arena, int number)
 {
-	return (RlPartition *) ((char *) arena + ARENA_HEAD_BYTES +
-							number * arena->partition_bytes);
+	return (RlPartition *) (partition_start(arena, number) +
+							arena->bucket_bytes);
+}
+
+/*
+ * Copy what is in use of a partition to a piece of memory that is large enough
+ * for all of it, and return the copy.
+ */
+RlPartition *
+rl_copy_partition(const RlArena *arena, const RlPartition *partition,
+				  void *room)
+{
+	RlPartition *copy = (RlPartition *) ((char *) room + arena->bucket_bytes);
+	Size		below = partition->nbuckets * sizeof(uint32);
+	Size		above = PARTITION_HEAD_BYTES + RL_CHUNK_BYTES *
+	(Size) (partition->nchunks - partition->nfresh);
+
+	memcpy((char *) copy - below, (const char *) partition - below,
+		   below + above);
+	return copy;
 }
 
 /* The counts lie behind the last partition. */
 RlStats *
 rl_stats(RlArena *arena, int number)
 {
-	return (RlStats *) rl_partition(arena, arena->npartitions) + number;
+	return (RlStats *) partition_start(arena, arena->npartitions) + number;
 }
 
 /* Return the number of the partition that a key's entries are in. */
@@ -145,24 +167,22 @@ rl_partition_of(const RlArena *arena, uint64 hash)
  */
 
 /*
- * Return the identity of what is kept for a key of a database.  For a counter
- * the caller fills in the window.
+ * Set the identity of what is kept for a key of a database.  For a counter the
+ * caller fills in the window.
  */
-RlIdentity
-rl_identity(const RlArena *arena, Oid database, const char *key,
-			int key_bytes, uint8 kind)
+void
+rl_set_identity(RlIdentity *identity, const RlArena *arena, Oid database,
+				const char *key, int key_bytes, uint8 kind)
 {
-	RlIdentity	identity = {
-		.hash = hash_bytes_extended((const unsigned char *) key, key_bytes,
-									arena->seed + database),
-		.database = database,
-		.bytes = key,
-		.key_bytes = key_bytes,
-		.id_bytes = key_bytes,
-		.kind = kind
-	};
-
-	return identity;
+	identity->hash = hash_bytes_extended((const unsigned char *) key,
+										 key_bytes, arena->seed + database);
+	identity->database = database;
+	identity->bytes = key;
+	identity->key_bytes = key_bytes;
+	identity->id_bytes = key_bytes;
+	identity->kind = kind;
+	identity->unit = 0;
+	identity->window = 0;
 }
 
 /* Tell whether two identities are those of one counter. */
@@ -184,48 +204,57 @@ rl_same_identity(const RlIdentity *a, const RlIdentity *b)
  *-------------------------------------------------------------------------
  */
 
+/* Return how many chunks a tail of so many words takes after the first one. */
+static int
+tail_chunks(int nwords)
+{
+	return nwords <= RL_HEAD_WORDS ? 0 :
+		(nwords - RL_HEAD_WORDS + RL_CHUNK_WORDS - 1) / RL_CHUNK_WORDS;
+}
+
 static uint32
 take_chunk(RlPartition *partition)
 {
 	uint32		chunk = partition->free_list;
 
-	Assert(chunk != RL_NO_CHUNK);
-	partition->free_list = links(partition)[chunk];
+	Assert(partition->nfree > 0);
+	if (chunk != RL_NO_CHUNK)
+		partition->free_list = chunk_at(partition, chunk)->next;
+	else
+		chunk = partition->nchunks - partition->nfresh--;
 	partition->nfree--;
-	links(partition)[chunk] = RL_NO_CHUNK;
 	return chunk;
 }
 
 static void
 give_chunk(RlPartition *partition, uint32 chunk)
 {
-	links(partition)[chunk] = partition->free_list;
+	chunk_at(partition, chunk)->next = partition->free_list;
 	partition->free_list = chunk;
 	partition->nfree++;
 	partition->full_until = RL_MIN_TIME;
 }
 
-/* Make the tail of an entry longer or shorter, to a number of words. */
+/* Give the last chunks of an entry back, or take some, to have a number. */
 static void
-resize_tail(RlPartition *partition, RlEntry *entry, int nwords)
+resize_tail(RlPartition *partition, RlEntry *entry, int wanted)
 {
-	int			wanted = (nwords + RL_CHUNK_WORDS - 1) / RL_CHUNK_WORDS;
 	uint32	   *link = &entry->tail;
 
 	for (int i = 0; i < Min(wanted, entry->tail_chunks); i++)
-		link = &links(partition)[*link];
+		link = &chunk_at(partition, *link)->next;
 
 	for (; entry->tail_chunks < wanted; entry->tail_chunks++)
 	{
 		*link = take_chunk(partition);
-		link = &links(partition)[*link];
+		link = &chunk_at(partition, *link)->next;
 	}
 
 	for (; entry->tail_chunks > wanted; entry->tail_chunks--)
 	{
 		uint32		chunk = *link;
 
-		*link = links(partition)[chunk];
+		*link = chunk_at(partition, chunk)->next;
 		give_chunk(partition, chunk);
 	}
 }
@@ -239,18 +268,35 @@ resize_tail(RlPartition *partition, RlEntry *entry, int nwords)
 typedef struct TailCursor
 {
 	RlPartition *partition;
-	uint32		chunk;
-	int			offset;			/* in the chunk, in bytes */
+	char	   *place;
+	int			left;			/* bytes until the end of the chunk */
+	const uint32 *link;			/* to the next one */
 } TailCursor;
 
-static TailCursor
+static inline void
+next_chunk(TailCursor *cursor)
+{
+	RlChunk    *chunk = chunk_at(cursor->partition, *cursor->link);
+
+	cursor->place = (char *) chunk->words;
+	cursor->left = sizeof(chunk->words);
+	cursor->link = &chunk->next;
+}
+
+static inline TailCursor
 tail_cursor(RlPartition *partition, const RlEntry *entry, int first_word)
 {
-	TailCursor	cursor = {partition, entry->tail,
-	(first_word % RL_CHUNK_WORDS) * (int) sizeof(int64)};
+	TailCursor	cursor = {partition, (char *) entry->words,
+	sizeof(entry->words), &entry->tail};
+	int			skip = first_word * (int) sizeof(int64);
 
-	for (int i = first_word / RL_CHUNK_WORDS; i > 0; i--)
-		cursor.chunk = links(partition)[cursor.chunk];
+	while (skip > 0 && skip >= cursor.left)
+	{
+		skip -= cursor.left;
+		next_chunk(&cursor);
+	}
+	cursor.place += skip;
+	cursor.left -= skip;
 	return cursor;
 }
 
@@ -258,28 +304,39 @@ tail_cursor(RlPartition *partition, const RlEntry *entry, int first_word)
  * Return the place of a cursor and how many of the wanted bytes lie there in
  * one piece, and move on behind them.
  */
-static char *
+static inline char *
 next_piece(TailCursor *cursor, int wanted, int *length)
 {
-	char	   *piece = (char *) &chunks(cursor->partition)[cursor->chunk] +
-	cursor->offset;
+	char	   *piece = cursor->place;
 
-	*length = Min(wanted, RL_CHUNK_BYTES - cursor->offset);
+	*length = Min(wanted, cursor->left);
 	if (*length < wanted)
-	{
-		cursor->chunk = links(cursor->partition)[cursor->chunk];
-		cursor->offset = 0;
-	}
+		next_chunk(cursor);
 	return piece;
+}
+
+/* Tell whether a part of a tail lies in the first chunk of its entry. */
+static inline bool
+is_in_head(int first_word, int bytes)
+{
+	return first_word * (int) sizeof(int64) + bytes <=
+		RL_HEAD_WORDS * (int) sizeof(int64);
 }
 
 void
 rl_read_tail(RlPartition *partition, const RlEntry *entry, int first_word,
 			 void *data, int bytes)
 {
-	TailCursor	cursor = tail_cursor(partition, entry, first_word);
+	TailCursor	cursor;
 	int			length;
 
+	if (is_in_head(first_word, bytes))
+	{
+		memcpy(data, &entry->words[first_word], bytes);
+		return;
+	}
+
+	cursor = tail_cursor(partition, entry, first_word);
 	for (int done = 0; done < bytes; done += length)
 	{
 		char	   *piece = next_piece(&cursor, bytes - done, &length);
@@ -292,10 +349,17 @@ void
 rl_write_tail(RlPartition *partition, RlEntry *entry, int first_word,
 			  const void *data, int bytes)
 {
-	TailCursor	cursor = tail_cursor(partition, entry, first_word);
+	TailCursor	cursor;
 	int			length;
 
 	partition->changes++;
+	if (is_in_head(first_word, bytes))
+	{
+		memcpy(&entry->words[first_word], data, bytes);
+		return;
+	}
+
+	cursor = tail_cursor(partition, entry, first_word);
 	for (int done = 0; done < bytes; done += length)
 	{
 		char	   *piece = next_piece(&cursor, bytes - done, &length);
@@ -309,9 +373,13 @@ static bool
 identity_starts_with(RlPartition *partition, const RlEntry *entry,
 					 const char *data, int bytes)
 {
-	TailCursor	cursor = tail_cursor(partition, entry, RL_TAIL_IDENTITY);
+	TailCursor	cursor;
 	int			length;
 
+	if (is_in_head(RL_TAIL_IDENTITY, bytes))
+		return memcmp(&entry->words[RL_TAIL_IDENTITY], data, bytes) == 0;
+
+	cursor = tail_cursor(partition, entry, RL_TAIL_IDENTITY);
 	for (int done = 0; done < bytes; done += length)
 	{
 		char	   *piece = next_piece(&cursor, bytes - done, &length);
@@ -334,9 +402,13 @@ void
 rl_set_state(RlPartition *partition, RlEntry *entry, const int64 *words,
 			 int nwords)
 {
-	resize_tail(partition, entry, tail_words(entry->id_bytes, nwords));
+	int			first_word = tail_words(entry->id_bytes, 0);
+	int			nchunks = tail_chunks(first_word + nwords);
+
+	if (nchunks != entry->tail_chunks)
+		resize_tail(partition, entry, nchunks);
 	entry->state_words = nwords;
-	rl_write_tail(partition, entry, tail_words(entry->id_bytes, 0), words,
+	rl_write_tail(partition, entry, first_word, words,
 				  nwords * (int) sizeof(int64));
 }
 
@@ -352,8 +424,7 @@ rl_get_state(RlPartition *partition, const RlEntry *entry, int64 *words)
 int
 rl_chunks_needed(int id_bytes, int state_words)
 {
-	return 1 + (tail_words(id_bytes, state_words) + RL_CHUNK_WORDS - 1) /
-		RL_CHUNK_WORDS;
+	return 1 + tail_chunks(tail_words(id_bytes, state_words));
 }
 
 /*-------------------------------------------------------------------------
@@ -362,16 +433,51 @@ rl_chunks_needed(int id_bytes, int state_words)
  */
 
 /* Return the number of a bucket; the tag is enough of the hash for it. */
-static uint32
+static inline uint32
 bucket_number(const RlPartition *partition, uint32 tag)
 {
-	return tag & (partition->nbuckets - 1);
+	uint32		number = tag & partition->bucket_mask;
+
+	return number < partition->nbuckets ? number :
+		number & (partition->bucket_mask >> 1);
 }
 
-static uint32 *
-bucket_of(RlPartition *partition, uint64 hash)
+static inline uint32 *
+bucket_of(RlPartition *partition, uint32 tag)
 {
-	return &buckets(partition)[bucket_number(partition, (uint32) hash)];
+	return bucket_at(partition, bucket_number(partition, tag));
+}
+
+/*
+ * Add a bucket, with what belongs there of the one that had it so far: linear
+ * hashing, by W. Litwin, "Linear hashing: a new tool for file and table
+ * addressing", 1980.
+ */
+static void
+add_bucket(RlPartition *partition)
+{
+	uint32		number = partition->nbuckets++;
+	uint32	   *link;
+
+	if (number > partition->bucket_mask)
+		partition->bucket_mask = 2 * partition->bucket_mask + 1;
+	link = bucket_at(partition, number & (partition->bucket_mask >> 1));
+	*bucket_at(partition, number) = RL_NO_CHUNK;
+
+	while (*link != RL_NO_CHUNK)
+	{
+		uint32		chunk = *link;
+		RlEntry    *entry = entry_at(partition, chunk);
+
+		if (bucket_number(partition, entry->tag) != number)
+		{
+			link = &entry->next;
+			continue;
+		}
+		*link = entry->next;
+		entry->next = *bucket_at(partition, number);
+		*bucket_at(partition, number) = chunk;
+	}
 }
 
 /*
@@ -401,6 +507,37 @@ has_identity(RlPartition *partition, const RlEntry *entry,
 		(identity->id_bytes == identity->key_bytes ||
 		 identity_starts_with(partition, entry, identity->bytes,
 							  identity->id_bytes));
+}
+
+/*
+ * Begin to load what is likely to be the entry of a hash into the caches.  This
+ * needs no lock: what is read here without one only says what to load.
+ */
+void
+rl_prefetch(RlPartition *partition, uint64 hash)
+{
+	uint32		chunk = *bucket_of(partition, (uint32) hash);
+
+	if (chunk < partition->nchunks)
+	{
+		const RlEntry *entry = entry_at(partition, chunk);
+
+		__builtin_prefetch(entry);
+		__builtin_prefetch(entry->words);
+	}
+}
+
+/* The same for the second chunk of an entry. */
+void
+rl_prefetch_tail(RlPartition *partition, const RlEntry *entry)
+{
+	if (entry->tail_chunks > 0)
+	{
+		const RlChunk *chunk = chunk_at(partition, entry->tail);
+
+		__builtin_prefetch(chunk);
+		__builtin_prefetch(&chunk->words[RL_CHUNK_WORDS - 1]);
+	}
 }
 
 /*
@@ -450,9 +587,9 @@ rl_key_starts_with(RlPartition *partition, const RlEntry *entry,
 RlEntry *
 rl_add_entry(RlPartition *partition, const RlIdentity *identity)
 {
-	uint32	   *bucket = bucket_of(partition, identity->hash);
 	uint32		chunk = take_chunk(partition);
 	RlEntry    *entry = entry_at(partition, chunk);
+	uint32	   *bucket;
 
 	memset(entry, 0, sizeof(RlEntry));
 	entry->tag = (uint32) identity->hash;
@@ -463,17 +600,21 @@ rl_add_entry(RlPartition *partition, const RlIdentity *identity)
 	entry->unit = identity->unit;
 	entry->window = identity->window;
 	entry->tail = RL_NO_CHUNK;
-	resize_tail(partition, entry, tail_words(entry->id_bytes, 0));
+	resize_tail(partition, entry, tail_chunks(tail_words(entry->id_bytes, 0)));
 	rl_set_instant(partition, entry, RL_MIN_TIME);
 	rl_write_tail(partition, entry, RL_TAIL_IDENTITY, identity->bytes,
 				  identity->id_bytes);
 
+	bucket = bucket_of(partition, entry->tag);
 	entry->next = *bucket;
 	*bucket = chunk;
 	if (entry->kind == RL_KIND_BLOCK)
 		partition->nblocks++;
 	else
 		partition->ncounters++;
+	if (partition->ncounters + partition->nblocks > partition->nbuckets &&
+		partition->nbuckets < partition->nchunks)
+		add_bucket(partition);
 	return entry;
 }
 
@@ -496,13 +637,15 @@ rl_remove_entry(RlPartition *partition, RlEntry *entry)
 	chunk = *link;
 	*link = entry->next;
 	give_chunk(partition, chunk);
+	if (partition->nfree == partition->nchunks)
+		clear_partition(partition);
 }
 
 /* Return the first entry among which those with a hash are, or NULL. */
 RlEntry *
 rl_first_of_hash(RlPartition *partition, uint64 hash)
 {
-	return entry_at(partition, *bucket_of(partition, hash));
+	return entry_at(partition, *bucket_of(partition, (uint32) hash));
 }
 
 /* Return the first entry of the buckets from one on, or NULL. */
@@ -540,7 +683,7 @@ rl_next_entry(RlPartition *partition, const RlEntry *entry)
 RlEntry *
 rl_first_in_bucket(RlPartition *partition, uint32 bucket)
 {
-	return entry_at(partition, buckets(partition)[bucket]);
+	return entry_at(partition, *bucket_at(partition, bucket));
 }
 
 RlEntry *

@@ -4,13 +4,21 @@
  *	  The shared memory of the memory store: partitions, entries, chunks.
  *
  * The arena is one piece of memory of fixed size.  It holds its head, a number
- * of partitions of equal size, and the counts of stats.h; a key belongs to the partition that its
- * hash says, with all its counters and its block.  A partition is a hash table
- * with chains and a pool of chunks of 64 bytes.  An entry takes one chunk for
- * its head (RlEntry) and as many as it needs for its tail, linked through an
- * array beside the chunks, so that memory cannot fragment: what any entry
- * gives back is good for every other.  The tail is a row of 64-bit words: one
- * instant, the bytes of the identity, then the state.
+ * of partitions of equal size, and the counts of stats.h; a key belongs to the
+ * partition that its hash says, with all its counters and its block.
+ *
+ * A partition is a hash table with chains and a pool of chunks of 128 bytes.  An
+ * entry takes one chunk for its head (RlEntry) and the first words of its tail,
+ * and as many more as it needs, linked, so that memory cannot fragment: what any
+ * entry gives back is good for every other.  The tail is a row of 64-bit words:
+ * one instant, the bytes of the identity, then the state.
+ *
+ * What is in use lies close together, since every page costs a process the first
+ * time it meets it, and others after that: the buckets lie below the head of the
+ * partition and grow downwards one by one with the number of entries (linear
+ * hashing), the chunks lie above it and are taken in order.
+ *
+ *		... bucket 2 | bucket 1 | bucket 0 | head | chunk 0 | chunk 1 ...
  *
  * There are no pointers in the arena, only indexes within the partition: the
  * memory may lie at different addresses in different processes, and a copy of
@@ -77,12 +85,15 @@
 	(RL_MAX_KEY_BYTES + 1 + RL_MAX_ZONE_BYTES + 2 * (1 + RL_MAX_NAME_BYTES))
 #define RL_MAX_ENTRY_WORDS		(2 * (RL_MAX_EXACT_HITS + 2))
 
-#define RL_CHUNK_BYTES			64
-#define RL_CHUNK_WORDS			(RL_CHUNK_BYTES / (int) sizeof(int64))
+#define RL_CHUNK_BYTES			128
 #define RL_NO_CHUNK				PG_UINT32_MAX
 
-/* what a chunk takes of the arena, with its link */
+/* what a chunk takes of the arena, with its bucket */
 #define RL_BYTES_PER_CHUNK		(RL_CHUNK_BYTES + (int) sizeof(uint32))
+
+/* words of a tail in the first chunk of an entry, and in each of the others */
+#define RL_HEAD_WORDS			8
+#define RL_CHUNK_WORDS			15
 
 /* RlEntry.kind of a blocked key; counters have their RlAlgorithm there */
 #define RL_KIND_BLOCK			RL_NUM_ALGORITHMS
@@ -95,13 +106,13 @@
 typedef struct RlEntry
 {
 	uint32		next;			/* chunk of the next entry of the bucket */
-	uint32		tail;			/* first chunk of the tail */
+	uint32		tail;			/* second chunk */
 	uint32		tag;			/* bits of the hash, to compare first */
 	Oid			database;
 	uint16		key_bytes;		/* length of the key */
 	uint16		id_bytes;		/* of RlIdentity.bytes */
 	uint16		state_words;	/* of the state after the identity */
-	uint16		tail_chunks;
+	uint16		tail_chunks;	/* without the first */
 	uint8		kind;			/* RlAlgorithm or RL_KIND_BLOCK */
 	uint8		unit;			/* RlUnit of the window */
 	uint8		fill;			/* used of limit, 0 to 255 */
@@ -111,10 +122,11 @@ typedef struct RlEntry
 	int64		limit;			/* as last stated */
 	RlTime		expires;		/* may be removed then; end of a block */
 	RlTime		last_use;
+	int64		words[RL_HEAD_WORDS];	/* of the tail */
 } RlEntry;
 
 StaticAssertDecl(sizeof(RlEntry) == RL_CHUNK_BYTES,
-				 "an entry's head must fill one chunk");
+				 "an entry must begin with one chunk");
 
 /*
  * What an entry is found by.  The bytes are the key, and after a zero byte each
@@ -136,23 +148,26 @@ typedef struct RlIdentity
 typedef struct RlPartition
 {
 	LWLock		lock;
-	uint32		nbuckets;		/* power of two, fixed */
-	uint32		nchunks;		/* fixed */
-	uint32		free_list;		/* first free chunk */
-	uint32		nfree;
+	uint32		nbuckets;		/* in use: 0 to nbuckets - 1 */
+	uint32		bucket_mask;	/* of the hash, at least nbuckets - 1 */
+	uint32		nchunks;		/* as many buckets are the most; fixed */
+	uint32		nfresh;			/* chunks at the end that were never used */
+	uint32		free_list;		/* first chunk that was given back */
+	uint32		nfree;			/* chunks, fresh ones too */
 	uint32		ncounters;
 	uint32		nblocks;		/* blocked keys */
 	uint32		hand;			/* bucket at which the next sweep starts */
+	uint64		changes;		/* of entries, since the arena was set up */
 	uint64		evictions;		/* live counters dropped for lack of memory */
 	uint64		refused_full;	/* calls refused for lack of memory */
 	RlTime		full_until;		/* nothing can be dropped before */
-	uint64		changes;		/* of entries, since the arena was set up */
 } RlPartition;
 
 typedef struct RlArena
 {
 	Size		bytes;			/* of all */
 	Size		partition_bytes;
+	Size		bucket_bytes;	/* of a partition: room for all buckets */
 	int			npartitions;	/* power of two */
 	int			tranche;		/* of the partitions' locks */
 	uint64		seed;			/* secret of the hash */
@@ -176,17 +191,23 @@ typedef struct RlArena
 extern void rl_init_arena(RlArena *arena, Size bytes, int tranche,
 						  bool preloaded);
 extern RlPartition *rl_partition(RlArena *arena, int number);
+extern RlPartition *rl_copy_partition(const RlArena *arena,
+									  const RlPartition *partition,
+									  void *room);
 extern int	rl_partition_of(const RlArena *arena, uint64 hash);
 extern RlStats *rl_stats(RlArena *arena, int number);
 
 /* identities */
-extern RlIdentity rl_identity(const RlArena *arena, Oid database,
-							  const char *key, int key_bytes, uint8 kind);
+extern void rl_set_identity(RlIdentity *identity, const RlArena *arena,
+							Oid database, const char *key, int key_bytes,
+							uint8 kind);
 extern bool rl_same_identity(const RlIdentity *a, const RlIdentity *b);
 
 /* entries */
 extern void rl_lookup(RlPartition *partition, const RlIdentity *identity,
 					  RlEntry **counter, RlEntry **block);
+extern void rl_prefetch(RlPartition *partition, uint64 hash);
+extern void rl_prefetch_tail(RlPartition *partition, const RlEntry *entry);
 extern bool rl_is_counter_of(RlPartition *partition, const RlEntry *entry,
 							 const RlIdentity *identity);
 extern bool rl_key_starts_with(RlPartition *partition, const RlEntry *entry,

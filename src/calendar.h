@@ -36,14 +36,16 @@ typedef int64 RlTime;
 #define RL_MAX_WINDOW_USECS		(RL_MAX_WINDOW_DAYS * RL_USECS_PER_DAY)
 
 /*
- * Tell whether a number can be an instant of a state: taken, or the start of a
- * window around one that is, or rounded up within one.
+ * Instants that a state can have: one that is taken, the start of a window
+ * around it, or what it is rounded up to within one.
  */
+#define RL_FIRST_TIME			(RL_MIN_TIME - RL_MAX_WINDOW_USECS)
+#define RL_LAST_TIME			(RL_MAX_TIME + RL_MAX_WINDOW_USECS)
+
 static inline bool
 rl_is_time(RlTime time)
 {
-	return time >= RL_MIN_TIME - RL_MAX_WINDOW_USECS &&
-		time <= RL_MAX_TIME + RL_MAX_WINDOW_USECS;
+	return time >= RL_FIRST_TIME && time <= RL_LAST_TIME;
 }
 
 typedef enum RlUnit

@@ -30,20 +30,15 @@ append(char *to, const char *string, int bytes)
 	return to + bytes + 1;
 }
 
-/* Complete the identity of a counter by all but the key: see RlIdentity. */
+/* Add the names of zone, policy and rule to an identity: see RlIdentity. */
 static void
-identify_counter(RlIdentity *identity, const RlRequest *request)
+add_names(RlIdentity *identity, const RlRequest *request)
 {
 	const char *zone = request->zone_name ? request->zone_name : "";
 	int			zone_bytes = strlen(zone);
 	int			policy_bytes = request->policy ? strlen(request->policy) : 0;
 	int			rule_bytes = request->rule ? strlen(request->rule) : 0;
 	char	   *end;
-
-	identity->unit = request->limit.window.unit;
-	identity->window = request->limit.window.length;
-	if (request->zone_name == NULL && request->rule == NULL)
-		return;
 
 	identity->id_bytes += 1 + zone_bytes;
 	if (request->rule != NULL)
@@ -64,15 +59,19 @@ void
 rl_prepare_call(RlCall *call, RlArena *arena, const RlRequest *request,
 				RlVerdict *verdict)
 {
-	memset(call, 0, sizeof(RlCall));
+	call->decision.re_timed = false;
+	call->decision.recorded = false;
 	call->decision.request = request;
 	call->decision.verdict = verdict;
-	call->identity = rl_identity(arena, MyDatabaseId, request->key.data,
-								 request->key.length,
-								 request->limit.algorithm);
-	identify_counter(&call->identity, request);
+	rl_set_identity(&call->identity, arena, MyDatabaseId, request->key.data,
+					request->key.length, request->limit.algorithm);
+	call->identity.unit = request->limit.window.unit;
+	call->identity.window = request->limit.window.length;
+	if (request->zone_name != NULL || request->rule != NULL)
+		add_names(&call->identity, request);
 	call->partition_number = rl_partition_of(arena, call->identity.hash);
 	call->partition = rl_partition(arena, call->partition_number);
+	rl_prefetch(call->partition, call->identity.hash);
 }
 
 /*-------------------------------------------------------------------------
@@ -85,6 +84,14 @@ void
 rl_find_entries(RlCall *call)
 {
 	rl_lookup(call->partition, &call->identity, &call->counter, &call->block);
+	if (call->counter != NULL)
+		rl_prefetch_tail(call->partition, call->counter);
+}
+
+/* Heed the block of the key, if it has not ended. */
+void
+rl_heed_block(RlCall *call)
+{
 	if (call->block != NULL && call->block->expires <= call->decision.now)
 		call->block = NULL;
 
@@ -138,8 +145,8 @@ fill_of(const RlVerdict *verdict)
 {
 	if (verdict->report.used >= verdict->limit)
 		return PG_UINT8_MAX;
-	return (uint8) ((int128) verdict->report.used * PG_UINT8_MAX /
-					verdict->limit);
+	return (uint8) ((double) verdict->report.used * PG_UINT8_MAX /
+					(double) verdict->limit);
 }
 
 /* Note how a counter was used last. */

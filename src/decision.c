@@ -39,6 +39,8 @@ rl_clock_time(const RlDecision *decision, RlTime time)
 {
 	int128		wait = (int128) time - decision->now;
 
+	if (decision->clock == decision->now)
+		return time;
 	if (time == RL_NEVER || decision->clock + wait >= END_TIMESTAMP)
 		return RL_NEVER;
 	return (RlTime) (decision->clock + wait);
@@ -106,6 +108,14 @@ init_verdict(const RlDecision *decision)
 		decision->request->rule;
 }
 
+/* Tell whether a cost may be charged. */
+bool
+rl_may_charge(const RlDecision *decision, int64 cost)
+{
+	return !decision->blocked &&
+		rl_admits(&decision->request->limit, decision->state, cost);
+}
+
 /* Judge whether a cost may be charged, and report as if it were not. */
 void
 rl_judge(RlDecision *decision, int64 cost)
@@ -114,8 +124,7 @@ rl_judge(RlDecision *decision, int64 cost)
 	RlVerdict  *verdict = decision->verdict;
 
 	init_verdict(decision);
-	verdict->allowed = !decision->blocked &&
-		rl_admits(limit, decision->state, cost);
+	verdict->allowed = rl_may_charge(decision, cost);
 
 	if (decision->blocked)
 		report_block(decision, cost);
@@ -148,8 +157,8 @@ report_charged(const RlDecision *decision)
 	verdict->blocked = false;
 	verdict->allowed = true;
 	verdict->rule = decision->request->rule;
-	rl_report(limit, decision->state, decision->now, 0, &verdict->report);
-	verdict->report.retry_at = decision->now;
+	rl_report_admitted(limit, decision->state, decision->now,
+					   &verdict->report);
 }
 
 /* Record the cost of an admitted call. */

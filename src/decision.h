@@ -36,6 +36,7 @@ extern bool rl_refresh_decision(RlDecision *decision);
 extern RlTime rl_clock_time(const RlDecision *decision, RlTime time);
 extern RlTime rl_decision_time(const RlDecision *decision, RlTime time);
 extern RlTime rl_keep_until(const RlDecision *decision);
+extern bool rl_may_charge(const RlDecision *decision, int64 cost);
 extern void rl_judge(RlDecision *decision, int64 cost);
 extern bool rl_refusal_re_times(const RlDecision *decision);
 extern void rl_charge(RlDecision *decision);

@@ -76,7 +76,7 @@ advance_hand(RlPartition *partition)
 {
 	uint32		bucket = partition->hand;
 
-	partition->hand = (bucket + 1) & (partition->nbuckets - 1);
+	partition->hand = bucket + 1 < partition->nbuckets ? bucket + 1 : 0;
 	return bucket;
 }
 

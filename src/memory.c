@@ -43,15 +43,17 @@ static bool
 make_room(RlCall *call, RlTime *until)
 {
 	RlTime		clock = call->decision.clock;
+	int			nchunks = rl_chunks_wanted(call);
 	bool		enough;
 
+	if (call->counter != NULL && nchunks <= 0)
+		return true;
 	if (call->counter == NULL)
 		rl_sweep(call->partition, clock);
 	else
 		call->counter->flags |= RL_ENTRY_PINNED;
 
-	enough = rl_make_room(call->partition, rl_chunks_wanted(call), clock,
-						  until);
+	enough = rl_make_room(call->partition, nchunks, clock, until);
 	if (call->counter != NULL)
 		call->counter->flags &= ~RL_ENTRY_PINNED;
 	return enough;
@@ -73,9 +75,9 @@ check_locked(RlCall *call)
 {
 	RlTime		until;
 
-	rl_judge(&call->decision, call->decision.request->cost);
-	if (!call->decision.verdict->allowed)
+	if (!rl_may_charge(&call->decision, call->decision.request->cost))
 	{
+		rl_judge(&call->decision, call->decision.request->cost);
 		if (rl_refusal_re_times(&call->decision))
 			write_back_if_room(call);
 		rl_note_refusal(call);
@@ -111,8 +113,9 @@ adjust_locked(RlCall *call)
 static bool
 decide_locked(RlOperation operation, RlCall *call)
 {
-	rl_set_time(&call->decision);
 	rl_find_entries(call);
+	rl_set_time(&call->decision);
+	rl_heed_block(call);
 	rl_load_state(call);
 
 	switch (operation)
@@ -306,6 +309,8 @@ unlock_batch(const Batch *batch)
 static void
 load_batch(const Batch *batch)
 {
+	for (int i = 0; i < batch->n; i++)
+		rl_find_entries(&batch->calls[i]);
 	rl_set_time(&batch->calls[0].decision);
 	for (int i = 0; i < batch->n; i++)
 	{
@@ -313,7 +318,7 @@ load_batch(const Batch *batch)
 
 		call->decision.now = batch->calls[0].decision.now;
 		call->decision.clock = batch->calls[0].decision.clock;
-		rl_find_entries(call);
+		rl_heed_block(call);
 		if (is_owner(batch, call))
 			rl_load_state(call);
 	}

@@ -21,8 +21,8 @@ locate(RlBytes key, RlIdentity *identity)
 {
 	RlArena    *arena = rl_get_arena();
 
-	*identity = rl_identity(arena, MyDatabaseId, key.data, key.length,
-							RL_KIND_BLOCK);
+	rl_set_identity(identity, arena, MyDatabaseId, key.data, key.length,
+					RL_KIND_BLOCK);
 	return rl_partition(arena, rl_partition_of(arena, identity->hash));
 }
 

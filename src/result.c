@@ -11,6 +11,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
+#include "common/int.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -20,7 +21,11 @@
 static double
 seconds_until(const RlVerdict *verdict, RlTime instant)
 {
-	return (double) ((int128) instant - verdict->now) / RL_USECS_PER_SEC;
+	int64		usecs;
+
+	if (pg_sub_s64_overflow(instant, verdict->now, &usecs))
+		return (double) ((int128) instant - verdict->now) / RL_USECS_PER_SEC;
+	return (double) usecs / RL_USECS_PER_SEC;
 }
 
 /* Fill in the columns of rate_limit_result. */

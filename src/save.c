@@ -81,13 +81,12 @@ save_partition(RlSavedFile *saved, RlPartition *partition, RlTime now)
 static bool
 write_file(RlArena *arena, FILE *file)
 {
-	RlPartition *copy = palloc_extended(arena->partition_bytes,
-										MCXT_ALLOC_HUGE |
-										MCXT_ALLOC_NO_OOM);
+	void	   *room = palloc_extended(arena->partition_bytes,
+									   MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 	RlTime		now = GetCurrentTimestamp();
 	RlSavedFile saved;
 
-	if (copy == NULL)
+	if (room == NULL)
 	{
 		errno = ENOMEM;
 		return false;
@@ -97,13 +96,14 @@ write_file(RlArena *arena, FILE *file)
 	for (int i = 0; i < arena->npartitions; i++)
 	{
 		RlPartition *partition = rl_partition(arena, i);
+		RlPartition *copy;
 
 		LWLockAcquire(&partition->lock, LW_SHARED);
-		memcpy(copy, partition, arena->partition_bytes);
+		copy = rl_copy_partition(arena, partition, room);
 		LWLockRelease(&partition->lock);
 		save_partition(&saved, copy, now);
 	}
-	pfree(copy);
+	pfree(room);
 	return rl_end_file(&saved);
 }
 
@@ -183,14 +183,14 @@ static void
 restore_entry(RlArena *arena, const RlSavedCounter *counter, RlTime now)
 {
 	const RlSavedEntry *saved = &counter->entry;
-	RlIdentity	identity = rl_identity(arena, saved->database,
-									   counter->identity, saved->key_bytes,
-									   saved->kind);
-	RlPartition *partition = rl_partition(arena, rl_partition_of(arena,
-																 identity.hash));
+	RlIdentity	identity;
+	RlPartition *partition;
 	RlTime		until;
 	RlEntry    *entry;
 
+	rl_set_identity(&identity, arena, saved->database, counter->identity,
+					saved->key_bytes, saved->kind);
+	partition = rl_partition(arena, rl_partition_of(arena, identity.hash));
 	identity.id_bytes = saved->id_bytes;
 	identity.unit = saved->unit;
 	identity.window = saved->window;

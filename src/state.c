@@ -29,71 +29,85 @@ newest_was_rounded(const RlState *state)
 static int
 count_log_words(const RlState *state)
 {
-	int			nwords = state->nhits;
+	const RlHit *hits = state->hits;
+	int			nhits = state->nhits;
+	int			nwords = nhits;
 
-	for (int i = 0; i < state->nhits; i++)
-		nwords += state->hits[i].cost != 1;
+	for (int i = 0; i < nhits; i++)
+		nwords += hits[i].cost != 1;
 	return nwords + (newest_was_rounded(state) ? 2 : 0);
 }
 
-static int
+/* Write a hit and return the place after it. */
+static inline int64 *
 encode_hit(RlTime time, int64 cost, int64 *words)
 {
 	if (cost == 1)
 	{
-		words[0] = time * 2;
-		return 1;
+		*words++ = time * 2;
+		return words;
 	}
-	words[0] = time * 2 + 1;
-	words[1] = cost;
-	return 2;
+	*words++ = time * 2 + 1;
+	*words++ = cost;
+	return words;
 }
 
 static int
 encode_log(const RlState *state, int64 *words)
 {
-	int			nwords = 0;
+	const RlHit *hits = state->hits;
+	int			nhits = state->nhits;
+	int64	   *end = words;
 
-	for (int i = 0; i < state->nhits; i++)
-		nwords += encode_hit(state->hits[i].time, state->hits[i].cost,
-							 &words[nwords]);
+	for (int i = 0; i < nhits; i++)
+		end = encode_hit(hits[i].time, hits[i].cost, end);
 	if (newest_was_rounded(state))
-		nwords += encode_hit(state->time, 0, &words[nwords]);
-	return nwords;
+		end = encode_hit(state->time, 0, end);
+	return (int) (end - words);
 }
 
 static bool
 decode_log(const RlLimit *limit, const int64 *words, int nwords,
 		   RlState *state)
 {
-	state->used = 0;
-	state->nhits = 0;
+	RlHit	   *hits = state->hits;
+	int			nhits = 0;
+	RlTime		newest = RL_FIRST_TIME - 1;
+	RlTime		time;			/* of the newest, not rounded */
+	int128		used = 0;
+
 	for (int i = 0; i < nwords; i++)
 	{
-		RlHit	   *hit = &state->hits[state->nhits];
 		bool		has_cost = words[i] & 1;
+		int64		cost = 1;
 
-		hit->time = words[i] >> 1;
-		if (has_cost && i + 1 == nwords)
-			return false;
-		hit->cost = has_cost ? words[++i] : 1;
-
-		if (hit->cost == 0)
+		time = words[i] >> 1;
+		if (has_cost)
 		{
-			state->time = hit->time;
-			return state->nhits > 0 && i + 1 == nwords &&
-				rl_is_time(hit->time);
+			if (++i == nwords)
+				return false;
+			cost = words[i];
+			if (cost == 0 && i + 1 == nwords)
+				break;
+			if (cost <= 0)
+				return false;
 		}
-		if (hit->cost < 0 || state->nhits > RL_MAX_EXACT_HITS ||
-			!rl_is_time(hit->time) ||
-			(state->nhits > 0 && hit->time <= state->time))
+		if (nhits > RL_MAX_EXACT_HITS || time <= newest)
 			return false;
-		state->time = hit->time;
-		state->used += hit->cost;
-		state->end = hit->time + limit->window.length;
-		state->nhits++;
+		hits[nhits].time = time;
+		hits[nhits].cost = cost;
+		nhits++;
+		newest = time;
+		used += cost;
 	}
-	return state->nhits > 0;
+	if (nhits == 0 || newest > RL_LAST_TIME || !rl_is_time(time))
+		return false;
+
+	state->nhits = nhits;
+	state->used = used;
+	state->time = time;
+	state->end = newest + limit->window.length;
+	return true;
 }
 
 /* Return how many words rl_encode_state() writes. */

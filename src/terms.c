@@ -14,27 +14,36 @@
 #include "pgtime.h"
 #include "utils/builtins.h"
 
-static const char *const algorithm_names[RL_NUM_ALGORITHMS] = {
-	[RL_SLIDING_WINDOW] = "sliding_window",
-	[RL_FIXED_WINDOW] = "fixed_window",
-	[RL_ANCHORED_WINDOW] = "anchored_window",
-	[RL_TOKEN_BUCKET] = "token_bucket"
+#define NAME(literal) {literal, sizeof(literal) - 1}
+
+static const struct
+{
+	const char *name;
+	size_t		length;
+}			algorithms[RL_NUM_ALGORITHMS] = {
+
+	[RL_SLIDING_WINDOW] = NAME("sliding_window"),
+	[RL_FIXED_WINDOW] = NAME("fixed_window"),
+	[RL_ANCHORED_WINDOW] = NAME("anchored_window"),
+	[RL_TOKEN_BUCKET] = NAME("token_bucket")
 };
 
 const char *
 rl_algorithm_name(RlAlgorithm algorithm)
 {
-	return algorithm_names[algorithm];
+	return algorithms[algorithm].name;
 }
 
-static bool
-text_equals(const text *value, const char *string)
+static inline bool
+text_equals(const text *value, const char *string, size_t length)
 {
-	size_t		length = strlen(string);
-
 	return VARSIZE_ANY_EXHDR(value) == length &&
 		memcmp(VARDATA_ANY(value), string, length) == 0;
 }
+
+/* The same for a literal. */
+#define TEXT_IS(value, literal) \
+	text_equals(value, literal, sizeof(literal) - 1)
 
 /*-------------------------------------------------------------------------
  * The window
@@ -188,7 +197,7 @@ rl_algorithm_of_text(const text *name)
 {
 	for (int i = 0; i < RL_NUM_ALGORITHMS; i++)
 	{
-		if (text_equals(name, algorithm_names[i]))
+		if (text_equals(name, algorithms[i].name, algorithms[i].length))
 			return (RlAlgorithm) i;
 	}
 	ereport(ERROR,
@@ -240,9 +249,9 @@ store_of_text(const text *store)
 {
 	if (store == NULL)
 		return rl_default_store;
-	if (text_equals(store, "memory"))
+	if (TEXT_IS(store, "memory"))
 		return RL_STORE_MEMORY;
-	if (text_equals(store, "table"))
+	if (TEXT_IS(store, "table"))
 		return RL_STORE_TABLE;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

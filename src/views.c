@@ -63,12 +63,13 @@ scan_arena(FunctionCallInfo fcinfo, RowFunction add_row)
 	MemoryContext context;
 	MemoryContext rows;
 	ArenaScan	scan;
+	void	   *room;
 
 	InitMaterializedSRF(fcinfo, 0);
 
 	scan.result = (ReturnSetInfo *) fcinfo->resultinfo;
 	scan.now = GetCurrentTimestamp();
-	scan.partition = palloc_extended(arena->partition_bytes, MCXT_ALLOC_HUGE);
+	room = palloc_extended(arena->partition_bytes, MCXT_ALLOC_HUGE);
 	rows = AllocSetContextCreate(CurrentMemoryContext, "rate_limit rows",
 								 ALLOCSET_DEFAULT_SIZES);
 	context = MemoryContextSwitchTo(rows);
@@ -78,7 +79,7 @@ scan_arena(FunctionCallInfo fcinfo, RowFunction add_row)
 
 		CHECK_FOR_INTERRUPTS();
 		LWLockAcquire(&partition->lock, LW_SHARED);
-		memcpy(scan.partition, partition, arena->partition_bytes);
+		scan.partition = rl_copy_partition(arena, partition, room);
 		LWLockRelease(&partition->lock);
 
 		scan_partition(&scan, add_row);
@@ -86,7 +87,7 @@ scan_arena(FunctionCallInfo fcinfo, RowFunction add_row)
 	}
 	MemoryContextSwitchTo(context);
 	MemoryContextDelete(rows);
-	pfree(scan.partition);
+	pfree(room);
 }
 
 /* Return the bytes of an entry's identity, ended by a zero byte. */
