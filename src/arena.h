@@ -145,12 +145,14 @@ typedef struct RlIdentity
 	int64		window;
 } RlIdentity;
 
+/*
+ * The head of a partition.  What most calls write and what they only read are in
+ * different cache lines, so that a call can look for its entry while it waits for
+ * the lock.
+ */
 typedef struct RlPartition
 {
 	LWLock		lock;
-	uint32		nbuckets;		/* in use: 0 to nbuckets - 1 */
-	uint32		bucket_mask;	/* of the hash, at least nbuckets - 1 */
-	uint32		nchunks;		/* as many buckets are the most; fixed */
 	uint32		nfresh;			/* chunks at the end that were never used */
 	uint32		free_list;		/* first chunk that was given back */
 	uint32		nfree;			/* chunks, fresh ones too */
@@ -158,9 +160,15 @@ typedef struct RlPartition
 	uint32		nblocks;		/* blocked keys */
 	uint32		hand;			/* bucket at which the next sweep starts */
 	uint64		changes;		/* of entries, since the arena was set up */
+	RlTime		full_until;		/* nothing can be dropped before */
+
+	/* seldom written */
+	uint32		nbuckets pg_attribute_aligned(64);	/* in use: 0 to nbuckets -
+													 * 1 */
+	uint32		bucket_mask;	/* of the hash, at least nbuckets - 1 */
+	uint32		nchunks;		/* as many buckets are the most; fixed */
 	uint64		evictions;		/* live counters dropped for lack of memory */
 	uint64		refused_full;	/* calls refused for lack of memory */
-	RlTime		full_until;		/* nothing can be dropped before */
 } RlPartition;
 
 typedef struct RlArena

@@ -143,7 +143,6 @@ rl_function_state(FunctionCallInfo fcinfo)
 	{
 		state = MemoryContextAllocZero(function->fn_mcxt,
 									   sizeof(RlFunctionState));
-		state->schema = get_func_namespace(function->fn_oid);
 		function->fn_extra = state;
 	}
 	return state;
@@ -153,7 +152,11 @@ rl_function_state(FunctionCallInfo fcinfo)
 Oid
 rl_extension_schema(FunctionCallInfo fcinfo)
 {
-	return rl_function_state(fcinfo)->schema;
+	RlFunctionState *state = rl_function_state(fcinfo);
+
+	if (unlikely(!OidIsValid(state->schema)))
+		state->schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	return state->schema;
 }
 
 void

@@ -68,8 +68,8 @@ typedef struct RlTerms
 /* What a function keeps in fn_extra, so that it is looked up once per query. */
 typedef struct RlFunctionState
 {
-	Oid			schema;			/* of the extension */
-	TupleDesc	descriptor;		/* of the result row, NULL before the first */
+	Oid			schema;			/* of the extension, once asked for */
+	TupleDesc	descriptor;		/* of the result row, once asked for */
 } RlFunctionState;
 
 /* number of the first argument in the functions that begin with "at" */

@@ -55,16 +55,10 @@ rl_result_values(const RlVerdict *verdict, Datum *values, bool *nulls)
 		nulls[6] = true;
 }
 
-/*
- * Form a row of the type that a function returns.  The descriptor is looked up
- * once per query.
- */
-Datum
-rl_result_datum(FunctionCallInfo fcinfo, const RlVerdict *verdict)
+static TupleDesc
+look_up_descriptor(FunctionCallInfo fcinfo)
 {
 	RlFunctionState *state = rl_function_state(fcinfo);
-	Datum		values[RL_RESULT_COLUMNS];
-	bool		nulls[RL_RESULT_COLUMNS];
 
 	if (state->descriptor == NULL)
 	{
@@ -78,10 +72,36 @@ rl_result_datum(FunctionCallInfo fcinfo, const RlVerdict *verdict)
 		state->descriptor = BlessTupleDesc(descriptor);
 		MemoryContextSwitchTo(context);
 	}
+	return state->descriptor;
+}
+
+/*
+ * Return the descriptor of the row that a function returns.  In FROM the
+ * executor has it; elsewhere it is looked up once per query.
+ */
+static TupleDesc
+result_descriptor(FunctionCallInfo fcinfo)
+{
+	const ReturnSetInfo *info = (const ReturnSetInfo *) fcinfo->resultinfo;
+
+	if (info != NULL && IsA(info, ReturnSetInfo) &&
+		info->expectedDesc != NULL &&
+		info->expectedDesc->tdtypeid != RECORDOID &&
+		info->expectedDesc->natts == RL_RESULT_COLUMNS)
+		return info->expectedDesc;
+	return look_up_descriptor(fcinfo);
+}
+
+/* Form a row of the type that a function returns. */
+Datum
+rl_result_datum(FunctionCallInfo fcinfo, const RlVerdict *verdict)
+{
+	Datum		values[RL_RESULT_COLUMNS];
+	bool		nulls[RL_RESULT_COLUMNS];
 
 	rl_result_values(verdict, values, nulls);
-	return HeapTupleGetDatum(heap_form_tuple(state->descriptor, values,
-											 nulls));
+	return HeapTupleGetDatum(heap_form_tuple(result_descriptor(fcinfo),
+											 values, nulls));
 }
 
 /*-------------------------------------------------------------------------
