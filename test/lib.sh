@@ -133,6 +133,21 @@ release_clusters() {
   fi
 }
 
+policy=/usr/sbin/policy-rc.d
+
+# The same for all other services, by the means that Debian has for it.
+hold_services() {
+  [ ! -e "$policy" ] || return 0
+  printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+  as_root chmod 755 "$policy"
+  held_services=1
+}
+
+release_services() {
+  [ -z "${held_services:-}" ] || as_root rm "$policy"
+  held_services=
+}
+
 # Installs packages; those that this release of the distribution lacks are left out.
 apt_install() {
   local package known=()
@@ -143,7 +158,7 @@ apt_install() {
       echo "    not in this distribution: $package"
     fi
   done
-  [ ${#known[@]} = 0 ] || apt_get install --no-install-recommends "${known[@]}"
+  [ ${#known[@]} = 0 ] || { hold_services && apt_get install --no-install-recommends "${known[@]}"; }
 }
 
 install_packages() {
@@ -175,6 +190,7 @@ install_packages() {
   step "Installing packages: ${missing[*]} (may take some minutes)"
   apt_install "${missing[@]}"
   release_clusters
+  release_services
   [ -z "${want_postgres:-}" ] || find_postgres || die "found no complete PostgreSQL after the installation"
 }
 
@@ -183,6 +199,7 @@ install_wished() {
   step "Installing packages: ${wished[*]}"
   { [ -f "$RL_WORK/apt.log" ] || apt_get update; } && apt_install "${wished[@]}" ||
     echo "    going on without them"
+  release_services
 }
 
 #
@@ -267,6 +284,7 @@ tell_where() {
 leave_early() {
   local status=$?
   release_clusters
+  release_services
   if [ $status != 1 ] || [ ! -f "$RL_WORK/apt.log" ]; then rm -rf "$RL_WORK"; fi
 }
 

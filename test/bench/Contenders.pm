@@ -67,6 +67,10 @@ my @table = (@user, ", store => 'table'");
 my $row = check(@user);
 my $allowed = allowed(@user);
 
+# What a function scan, and a function, cost without a limiter: see empty.c.
+my $empty_row = $row =~ s/rate_limit_check/empty_check/r;
+my $empty_allowed = $allowed =~ s/rate_limit_allowed/empty_allowed/r;
+
 # label, kind, script; calls per transaction, if not one
 my %contenders = (
 	row => [ 'rate_limit_check, full row', 'sql', "$many$row" ],
@@ -94,20 +98,22 @@ SQL
 		$many . <<'SQL' ],
 SELECT true AS allowed, 20::bigint AS "limit", 1::bigint AS used, 19::bigint AS remaining, 0::float8 AS retry_after, '2030-01-01 00:00+00'::timestamptz AS reset_at, NULL::text AS rule;
 SQL
-	hot_row => [ 'rate_limit_check, full row', 'sql', check("'hot'", 1_000_000_000, '1 second') ],
-	hot_table => [ 'rate_limit_check, table store', 'sql', check("'hot'", 1_000_000_000, '1 second', ", store => 'table'") ],
-	hot_upsert => [ 'upsert counter', 'sql', upsert("'hot'") ],
-	hot_redis_script => [ 'Redis, sorted-set script', 'redis', [ 'window', 'hot', 1_000_000_000, 1_000_000 ] ],
-	refused_row => [ 'rate_limit_check, full row', 'sql', $many . check("'full:' || :k", 1, '1 day') ],
-	refused_table => [ 'rate_limit_check, table store', 'sql', $many . check("'full:' || :k", 1, '1 day', ", store => 'table'") ],
-	refused_redis_script => [ 'Redis, sorted-set script', 'redis', [ 'window', 'full:__rand_int__', 1, 86_400_000_000 ] ],
+	empty_row => [ 'an empty C function, full row', 'sql', "$many$empty_row" ],
+	empty_allowed => [ 'an empty C function, boolean', 'sql', "$many$empty_allowed" ],
+	hot_row => [ 'rate_limit_check, one hot key', 'sql', check("'hot'", 1_000_000_000, '1 second') ],
+	hot_table => [ 'table store, one hot key', 'sql', check("'hot'", 1_000_000_000, '1 second', ", store => 'table'") ],
+	hot_upsert => [ 'upsert counter, one hot key', 'sql', upsert("'hot'") ],
+	hot_redis_script => [ 'Redis, sorted-set script, one hot key', 'redis', [ 'window', 'hot', 1_000_000_000, 1_000_000 ] ],
+	refused_row => [ 'rate_limit_check, all refused', 'sql', $many . check("'full:' || :k", 1, '1 day') ],
+	refused_table => [ 'table store, all refused', 'sql', $many . check("'full:' || :k", 1, '1 day', ", store => 'table'") ],
+	refused_redis_script => [ 'Redis, sorted-set script, all refused', 'redis', [ 'window', 'full:__rand_int__', 1, 86_400_000_000 ] ],
 	million_row => [ 'rate_limit_check, 1,000,000 keys', 'sql', "\\set k random(1, 1000000)\n" . check("'live:' || :k", 1_000_000, '1 day') ],
 	thousand_row => [ 'rate_limit_check, 1,000 keys', 'sql', "\\set k random(1, 1000)\n" . check("'live:' || :k", 1_000_000, '1 day') ],
 	million_redis_script => [ 'Redis, sorted-set script, 1,000,000 keys', 'redis', [ 'window', 'live:__rand_int__', 1_000_000, 86_400_000_000 ], 1, 1_000_000 ],
-	pipelined_row => [ 'rate_limit_check, full row', 'sql', pipeline($row), 20 ],
-	pipelined_allowed => [ 'rate_limit_allowed', 'sql', pipeline($allowed), 20 ],
-	pipelined_redis_script => [ 'Redis, sorted-set script', 'redis', [ 'window', "user:__rand_int__", 20, 1_000_000 ], 20 ],
-	pipelined_redis_counter => [ 'Redis, INCR and EXPIRE', 'redis', [ 'counter', "counter:__rand_int__" ], 20 ],
+	pipelined_row => [ 'rate_limit_check, pipelined', 'sql', pipeline($row), 20 ],
+	pipelined_allowed => [ 'rate_limit_allowed, pipelined', 'sql', pipeline($allowed), 20 ],
+	pipelined_redis_script => [ 'Redis, sorted-set script, pipelined', 'redis', [ 'window', "user:__rand_int__", 20, 1_000_000 ], 20 ],
+	pipelined_redis_counter => [ 'Redis, INCR and EXPIRE, pipelined', 'redis', [ 'counter', "counter:__rand_int__" ], 20 ],
 	batch_row => [
 		'rate_limit_check, 100 keys by LATERAL', 'sql',
 		$many . "SELECT r.* FROM generate_series(1, 100) g, rate_limit_check('user:' || :k + g, 20, '1 second') r;", 100
@@ -130,12 +136,11 @@ sub new
 	my ($class, %self) = @_;
 	my $self = bless {%self}, $class;
 
+	$self->create_empty_functions;
 	query($_) foreach (
 		'CREATE TABLE counter (key text, window_start timestamptz, count int NOT NULL, PRIMARY KEY (key, window_start))',
 		'CREATE TABLE hit (id bigserial PRIMARY KEY, key text NOT NULL, at timestamptz NOT NULL DEFAULT now())',
 		'CREATE INDEX ON hit (key, at)',
-		"SELECT count(rate_limit_allowed('full:' || k, 1, '1 day')), count(rate_limit_allowed('full:' || k, 1, '1 day', store => 'table')) FROM generate_series(1, $keys) k",
-		"SELECT count(rate_limit_allowed('live:' || k, 1000000, '1 day')) FROM generate_series(1, 1000000) k",
 		'VACUUM ANALYZE', 'CHECKPOINT');
 	foreach my $name (keys %contenders)
 	{
@@ -148,6 +153,33 @@ sub new
 	$self->{scripts} = { window => $self->redis('script', 'load', $window_script),
 		counter => $self->redis('script', 'load', $counter_script) };
 	return $self;
+}
+
+sub create_empty_functions
+{
+	my ($self) = @_;
+	my $arguments = 'key text, "limit" int8, "window" interval, cost int8 DEFAULT 1, '
+	  . "algorithm text DEFAULT 'sliding_window', burst int8 DEFAULT NULL, store text DEFAULT NULL, time_zone text DEFAULT NULL";
+
+	query("CREATE FUNCTION empty_allowed($arguments) RETURNS bool LANGUAGE c VOLATILE AS '$self->{empty}', 'empty_allowed'");
+	query("CREATE FUNCTION empty_check($arguments) RETURNS rate_limit_result LANGUAGE c VOLATILE AS '$self->{empty}', 'empty_check'");
+	return;
+}
+
+# Keys that a load finds, in both servers.
+sub fill_all_refused
+{
+	my ($self) = @_;
+	query("SELECT count(rate_limit_allowed('full:' || k, 1, '1 day')), count(rate_limit_allowed('full:' || k, 1, '1 day', store => 'table')) FROM generate_series(1, $keys) k");
+	return;
+}
+
+sub fill_million
+{
+	my ($self) = @_;
+	query("SELECT count(rate_limit_allowed('live:' || k, 1000000, '1 day')) FROM generate_series(1, 1000000) k");
+	$self->redis('eval', "for k = 1, 1000000 do redis.call('ZADD', string.format('live:%012d', k), redis.call('TIME')[1] * 1000000, '0') end", 0);
+	return;
 }
 
 sub labels
@@ -172,38 +204,47 @@ sub percentile
 	return $sorted->[ min($#$sorted, int(@$sorted * $part)) ];
 }
 
-# Runs a contender once, shorter to warm up, and returns calls per second and
-# latencies in milliseconds.
+# Runs a contender once and returns calls per second and latencies in milliseconds.
+# To warm up, the first second of each run of pgbench is left out, so that what a new
+# connection costs is not in it; redis-benchmark tries its numbers of threads before
+# the first round.
 sub run
 {
 	my ($self, $name, $clients, $warm_up) = @_;
 	my (undef, $kind) = @{ $contenders{$name} };
 
-	return $kind eq 'sql' ? $self->run_sql($name, $clients, $warm_up) : $self->run_redis($name, $clients, $warm_up);
+	return $self->run_redis($name, $clients, $warm_up) if $kind eq 'redis';
+	return $warm_up ? undef : $self->run_sql($name, $clients);
 }
 
 sub run_sql
 {
-	my ($self, $name, $clients, $warm_up) = @_;
+	my ($self, $name, $clients) = @_;
 	my $calls = $contenders{$name}[3] // 1;
 	my $log = "$ENV{RL_WORK}/latency";
 
 	unlink glob "$log.*";
 	my @command = (
-		'pgbench', '-n', '-M', 'prepared', '-c', $clients, '-j', min($clients, 2), '-T', $warm_up ? 1 : $self->{seconds},
-		'-l', '--sampling-rate=0.1', "--log-prefix=$log", '-f', "$ENV{RL_WORK}/$name.sql");
-	open my $pgbench, '-|', join(' ', @command) . " 2>>$ENV{RL_WORK}/pgbench.log" or die "pgbench: $!\n";
-	my ($tps) = map { /^tps = ([\d.]+)/ ? $1 : () } <$pgbench>;
-	close $pgbench or die "pgbench failed: $name\n";
+		'pgbench', '-n', '-M', 'prepared', '-c', $clients, '-j', min($clients, 2), '-T', 1 + $self->{seconds},
+		'-P', 1, '-l', '--sampling-rate=0.1', "--log-prefix=$log", '-f', "$ENV{RL_WORK}/$name.sql");
+	open my $pgbench, '-|', join(' ', @command) . ' 2>&1' or die "pgbench: $!\n";
+	my $output = join '', <$pgbench>;
+	close $pgbench or die "pgbench failed: $name\n$output";
 
-	my @latencies;
+	# all transactions, less those of the first second
+	my ($n) = $output =~ /^number of transactions actually processed: (\d+)/m;
+	my ($tps) = $output =~ /^tps = ([\d.]+)/m;
+	my ($first, $first_tps) = $output =~ /^progress: ([\d.]+) s, ([\d.]+) tps/m;
+	$tps = ($n - $first * $first_tps) / ($n / $tps - $first);
+	my @calls;    # [ when, microseconds ]
 	foreach my $file (glob "$log.*")
 	{
 		open my $handle, '<', $file or die "$!\n";
-		push @latencies, map { (split)[2] / 1000 } <$handle>;
+		push @calls, map { my @c = split; [ $c[4] + $c[5] / 1e6, $c[2] ] } <$handle>;
 		close $handle;
 	}
-	@latencies = sort { $a <=> $b } @latencies;
+	my $start = 1 + min(map { $_->[0] } @calls);
+	my @latencies = sort { $a <=> $b } map { $_->[1] / 1000 } grep { $_->[0] >= $start } @calls;
 	return { tps => $tps * $calls, p50 => percentile(\@latencies, 0.5), p99 => percentile(\@latencies, 0.99) };
 }
 
@@ -239,31 +280,37 @@ sub run_redis
 	return $self->redis_benchmark($name, $clients, $$best->{threads}, max(1000, $$best->{tps} * $self->{seconds}));
 }
 
-# Nanoseconds of a call inside the server, less an empty function.
+# Nanoseconds of a call inside the server, less an empty function, by load.
 sub inside
 {
-	my ($self, $empty, $rounds) = @_;
-	my %signature = (
-		allowed => 'key text, "limit" int8, "window" interval, cost int8 DEFAULT 1, algorithm text DEFAULT \'\', burst int8 DEFAULT NULL, store text DEFAULT NULL, time_zone text DEFAULT NULL');
-
-	query("CREATE FUNCTION empty_allowed($signature{allowed}) RETURNS bool LANGUAGE c VOLATILE AS '$empty', 'empty_allowed'");
-	query("CREATE FUNCTION empty_check($signature{allowed}) RETURNS rate_limit_result LANGUAGE c VOLATILE AS '$empty', 'empty_check'");
+	my ($self, $rounds) = @_;
+	my %arguments = (
+		'20 per minute, most calls refused' => "20, '1 minute'",
+		'1,000,000 per day, all admitted' => "1000000, '1 day'",
+		'1,000,000 per second, the longest log' => "1000000, '1 second'");
 	my %from = (
-		allowed => sub { "generate_series(1, 1000000) g WHERE $_[0]_allowed('user:' || g % $keys, 1000000, '1 minute')" },
-		row => sub { "generate_series(1, 1000000) g, $_[0]_check('user:' || g % $keys, 1000000, '1 minute') r WHERE r.allowed" });
+		allowed => sub { "generate_series(1, 1000000) g WHERE $_[0]_allowed('user:' || g % $_[2], $_[1])" },
+		row => sub { "generate_series(1, 1000000) g, $_[0]_check('user:' || g % $_[2], $_[1]) r WHERE r.allowed" });
 	my %times;
-	foreach my $round (1 .. $rounds)
+	foreach my $load (sort keys %arguments)
 	{
-		foreach my $form (sort keys %from)
+		# so few keys that each is called often in a second
+		my $n = $load =~ /longest/ ? 100 : $keys;
+		foreach my $round (1 .. $rounds)
 		{
-			my %seconds;
-			foreach my $who ('empty', 'rate_limit')
+			foreach my $form (sort keys %from)
 			{
-				my @answer = query('SET max_parallel_workers_per_gather = 0; SELECT extract(epoch FROM clock_timestamp()); SELECT count(*) FROM '
-					  . $from{$form}->($who) . '; SELECT extract(epoch FROM clock_timestamp())');
-				$seconds{$who} = $answer[2] - $answer[0];
+				my %seconds;
+				foreach my $who ('empty', 'rate_limit')
+				{
+					my @answer = query('SET max_parallel_workers_per_gather = 0; SET jit = off;'
+						  . "SELECT rate_limit_reset_prefix('user:'); SELECT extract(epoch FROM clock_timestamp());"
+						  . 'SELECT count(*) FROM ' . $from{$form}->($who, $arguments{$load}, $n) . ';'
+						  . 'SELECT extract(epoch FROM clock_timestamp())');
+					$seconds{$who} = $answer[3] - $answer[1];
+				}
+				push @{ $times{$load}{$form} }, ($seconds{rate_limit} - $seconds{empty}) * 1000;
 			}
-			push @{ $times{$form} }, ($seconds{rate_limit} - $seconds{empty}) * 1000;
 		}
 	}
 	return \%times;
@@ -325,6 +372,11 @@ SQL
 	($passed{'upsert counter'}{boundary}) = query(<<SQL);
 SELECT sum(least(n, 20)) FROM (SELECT count(*) AS n FROM generate_series(1, 40) g GROUP BY date_trunc('minute', '2030-01-01 00:00:59+00'::timestamptz + g * interval '50 ms')) w
 SQL
+	$self->redis('del', 'race');
+	system("redis-benchmark -s $self->{socket} -c 50 -n 200 -q EVALSHA $self->{scripts}{window} 1 race 20 3600000000 >/dev/null") == 0
+	  or die "redis-benchmark failed\n";
+	$passed{'Redis, sorted-set script'}{race} = $self->redis('zcard', 'race');
+
 	query('CREATE TABLE boundary (at timestamptz)');
 	query(<<'SQL');
 DO $$ BEGIN

@@ -97,16 +97,61 @@ sub bars_text
 	  . table([ 'what', 'against', 'load', 'clients', 'ratio', 'spread', 'wanted', 'reached' ], @rows) . "\n";
 }
 
+sub ceilings_text
+{
+	my ($self) = @_;
+
+	return table([ 'what', 'measured', 'at most', 'reached' ],
+		map { my ($what, $value, $most) = @$_; [ $what, thousands($value), thousands($most), $value <= $most ? 'yes' : '**no**' ] } @{ $self->{ceilings} }) . "\n";
+}
+
 sub inside_text
 {
 	my ($self) = @_;
 	my %names = (allowed => 'rate_limit_allowed', row => 'rate_limit_check, the row by LATERAL');
+	my @rows;
 
-	return "## Inside the server\n\n1,000,000 calls in one statement, less those of an empty C function of the same signature.\n\n"
-	  . table(
-		[ '', 'ns per call', 'spread' ],
-		map { my ($ns, $least, $most) = spread(@{ $self->{inside}{$_} }); [ $names{$_}, sprintf('%.0f', $ns), sprintf('%.0f–%.0f', $least, $most) ] }
-		  sort keys %names) . "\n";
+	foreach my $load (sort keys %{ $self->{inside} })
+	{
+		foreach my $form (sort keys %names)
+		{
+			my ($ns, $least, $most) = spread(@{ $self->{inside}{$load}{$form} });
+			push @rows, [ $names{$form}, $load, sprintf('%.0f', $ns), sprintf('%.0f–%.0f', $least, $most) ];
+		}
+	}
+	return "## Inside the server\n\n1,000,000 calls on 10,000 keys in one statement, less those of an empty C function of the same signature. "
+	  . "The longest log is that of 100 keys at a limit of 1,000,000 per second.\n\n"
+	  . table([ '', 'load', 'ns per call', 'spread' ], @rows) . "\n";
+}
+
+sub profile_text
+{
+	my ($self) = @_;
+	my ($parts, $forms) = @{ $self->{profile} }{ 'parts', 'forms' };
+	my @names = sort keys %$forms;
+	my %totals;
+
+	foreach my $name (@names)
+	{
+		$totals{$name} += $_ foreach values %{ $forms->{$name} };
+	}
+	return "## Where the instructions of a call go\n\nInstructions per call inside the server, counted by callgrind (1,000 keys with one or two hits; the refused ones with 20 hits of 20). "
+	  . "Under callgrind the clock is a system call and its cost in the kernel not counted.\n\n"
+	  . table([ '', @names ],
+		(map { my $part = $_; [ $part, map { thousands($forms->{$_}{$part}) } @names ] } @$parts),
+		[ 'all', map { thousands($totals{$_}) } @names ])
+	  . "\n";
+}
+
+sub notes_text
+{
+	my ($self) = @_;
+
+	open my $file, '<:utf8', $self->{notes} or die "$self->{notes}: $!\n";
+	local $/ = undef;
+	my $text = <$file>;
+	close $file;
+	return $text;
 }
 
 sub memory_text
@@ -126,7 +171,7 @@ sub accuracy_text
 
 	return "## Accuracy\n\nHow many of 200 calls at once pass a limit of 20, and how many of 40 calls in two seconds around a full minute pass 20 per minute.\n\n"
 	  . table([ '', 'at once', 'around a full minute' ],
-		map { [ $_, $passed->{$_}{race}, $passed->{$_}{boundary} ] } sort keys %$passed)
+		map { [ $_, $passed->{$_}{race}, $passed->{$_}{boundary} // '' ] } sort keys %$passed)
 	  . "\n";
 }
 
@@ -139,7 +184,7 @@ sub machine_text
 	return <<TEXT;
 # Results
 
-Made by `make bench`: $self->{rounds} rounds of all contenders in turn, $self->{seconds} s each after a warm-up, over Unix
+Made by `make bench`: $self->{rounds} rounds of all contenders in turn, $self->{seconds} s each after a second to warm up, over Unix
 sockets, client and server on one machine. pgbench with prepared statements; redis-benchmark with one thread or two, whichever
 is faster. Figures are medians; "spread" is the least and the greatest.
 
@@ -159,7 +204,7 @@ sub escape
 sub chart
 {
 	my ($title, $unit, @bars) = @_;
-	my ($left, $width, $line) = (250, 420, 24);
+	my ($left, $width, $line) = (290, 380, 24);
 	my $height = 60 + $line * @bars;
 	my $most = max map { $_->[1] } @bars;
 	my $svg = qq(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 $height" font-family="sans-serif" font-size="13">\n)
@@ -174,7 +219,7 @@ sub chart
 		$svg .= sprintf qq(<text x="%d" y="%d" text-anchor="end">%s</text>\n), $left - 8, $y + 14, escape($label);
 		$svg .= qq(<rect x="$left" y="$y" width="$bar" height="18" fill="$color"/>\n);
 		$svg .= sprintf qq(<text x="%.1f" y="%d">%s</text>\n), $left + $bar + 6, $y + 14,
-		  ($value < 10 ? sprintf('%.2f', $value) : thousands($value)) . " $unit";
+		  ($unit eq 'ms' ? sprintf('%.3f', $value) : thousands($value)) . " $unit";
 	}
 	return $svg . "</svg>\n";
 }
@@ -197,24 +242,29 @@ sub save
 sub write
 {
 	my ($self) = @_;
-	my @names = grep { !/select/ } @{ $self->{groups}[0]{names} };
+	my @names = grep { !/select|empty/ } @{ $self->{groups}[0]{names} };
 	my $title = $self->{groups}[0]{title};
 
-	foreach my $chart ([ 'throughput', 'Calls per second, 10,000 keys, 4 clients', '', 'tps' ], [ 'latency', 'Latency, 99th percentile, 4 clients', 'ms', 'p99' ])
-	{
-		my ($file, $heading, $unit, $which) = @$chart;
-		$self->save("$file.svg",
-			chart($heading, $unit,
-				map { my $name = $_; [ $self->{labels}{$name}, median(map { $_->{$which} } $self->runs($title, 4, $name)), color($name) ] } @names));
-	}
+	my $median_of = sub { my ($name, $which) = @_; return median(map { $_->{$which} } $self->runs($title, 4, $name)) };
+
+	$self->save('throughput.svg',
+		chart('Calls per second, 10,000 keys, 4 clients', '',
+			map { [ $self->{labels}{$_}, $median_of->($_, 'tps'), color($_) ] } @names));
+	$self->save('latency.svg',
+		chart('Latency, median and 99th percentile, 4 clients', 'ms',
+			map { my $name = $_; map { [ "$self->{labels}{$name}, $_", $median_of->($name, $_), color($name) ] } 'p50', 'p99' } @names));
+	$self->save('accuracy.svg',
+		chart('Calls that pass a limit of 20', '',
+			map { my $who = $_; map { defined $self->{accuracy}{$who}{ $_->[0] } ? [ "$who, $_->[1]", $self->{accuracy}{$who}{ $_->[0] }, $who eq 'rate_limit' ? color('') : color('upsert') ] : () }
+				  [ 'race', 'at once' ], [ 'boundary', 'around a minute' ] } sort keys %{ $self->{accuracy} }));
 	$self->save('memory.svg',
 		chart('Bytes per key', '',
 			map { my ($hits, $limit, $own, $redis) = @$_; ([ 'rate_limit, ' . thousands($hits) . ' hits', $own, '#1d6fb8' ], [ 'Redis sorted set, ' . thousands($hits) . ' hits', $redis, '#d9722e' ]) }
 			  @{ $self->{memory} }));
 	$self->save('results.md',
-		$self->machine_text . "![throughput](throughput.svg)\n\n![latency](latency.svg)\n\n![memory](memory.svg)\n\n"
-		  . $self->bars_text . join('', map { $self->group_text($_) } @{ $self->{groups} })
-		  . $self->inside_text . $self->memory_text . $self->accuracy_text);
+		$self->machine_text . "![throughput](throughput.svg)\n\n![latency](latency.svg)\n\n![memory](memory.svg)\n\n![accuracy](accuracy.svg)\n\n"
+		  . $self->bars_text . $self->ceilings_text . $self->notes_text . join('', map { $self->group_text($_) } @{ $self->{groups} })
+		  . $self->inside_text . $self->profile_text . $self->memory_text . $self->accuracy_text);
 	return;
 }
 
