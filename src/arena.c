@@ -72,6 +72,7 @@ static void
 init_partition(RlPartition *partition, uint32 nchunks, int tranche)
 {
 	memset(partition, 0, sizeof(RlPartition));
+	Assert(nchunks >= FIRST_BUCKETS);
 	partition->nchunks = nchunks;
 	partition->nfree = nchunks;
 	partition->full_until = RL_MIN_TIME;
@@ -129,15 +130,20 @@ rl_partition(RlArena *arena, int number)
 							arena->bucket_bytes);
 }
 
-/*
- * Copy what is in use of a partition to a piece of memory that is large enough
- * for all of it, and return the copy.
- */
+/* Return how much room rl_copy_partition() needs. */
+Size
+rl_copy_bytes(const RlArena *arena)
+{
+	return arena->partition_bytes + RL_CHUNK_BYTES;
+}
+
+/* Copy what is in use of a partition, and return the copy. */
 RlPartition *
 rl_copy_partition(const RlArena *arena, const RlPartition *partition,
 				  void *room)
 {
-	RlPartition *copy = (RlPartition *) ((char *) room + arena->bucket_bytes);
+	RlPartition *copy = (RlPartition *)
+	((char *) TYPEALIGN(RL_CHUNK_BYTES, room) + arena->bucket_bytes);
 	Size		below = partition->nbuckets * sizeof(uint32);
 	Size		above = PARTITION_HEAD_BYTES + RL_CHUNK_BYTES *
 	(Size) (partition->nchunks - partition->nfresh);
@@ -558,7 +564,11 @@ rl_lookup(RlPartition *partition, const RlIdentity *identity,
 		if (entry->kind == RL_KIND_BLOCK)
 			*block = entry;
 		else if (has_identity(partition, entry, identity))
+		{
 			*counter = entry;
+			if (partition->nblocks == 0)
+				break;
+		}
 	}
 }
 

@@ -199,6 +199,7 @@ typedef struct RlArena
 extern void rl_init_arena(RlArena *arena, Size bytes, int tranche,
 						  bool preloaded);
 extern RlPartition *rl_partition(RlArena *arena, int number);
+extern Size rl_copy_bytes(const RlArena *arena);
 extern RlPartition *rl_copy_partition(const RlArena *arena,
 									  const RlPartition *partition,
 									  void *room);

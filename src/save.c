@@ -81,7 +81,7 @@ save_partition(RlSavedFile *saved, RlPartition *partition, RlTime now)
 static bool
 write_file(RlArena *arena, FILE *file)
 {
-	void	   *room = palloc_extended(arena->partition_bytes,
+	void	   *room = palloc_extended(rl_copy_bytes(arena),
 									   MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 	RlTime		now = GetCurrentTimestamp();
 	RlSavedFile saved;

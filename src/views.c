@@ -69,7 +69,7 @@ scan_arena(FunctionCallInfo fcinfo, RowFunction add_row)
 
 	scan.result = (ReturnSetInfo *) fcinfo->resultinfo;
 	scan.now = GetCurrentTimestamp();
-	room = palloc_extended(arena->partition_bytes, MCXT_ALLOC_HUGE);
+	room = palloc_extended(rl_copy_bytes(arena), MCXT_ALLOC_HUGE);
 	rows = AllocSetContextCreate(CurrentMemoryContext, "rate_limit rows",
 								 ALLOCSET_DEFAULT_SIZES);
 	context = MemoryContextSwitchTo(rows);

@@ -100,9 +100,9 @@ SELECT true AS allowed, 20::bigint AS "limit", 1::bigint AS used, 19::bigint AS 
 SQL
 	empty_row => [ 'an empty C function, full row', 'sql', "$many$empty_row" ],
 	empty_allowed => [ 'an empty C function, boolean', 'sql', "$many$empty_allowed" ],
-	hot_row => [ 'rate_limit_check, one hot key', 'sql', check("'hot'", 1_000_000_000, '1 second') ],
-	hot_table => [ 'table store, one hot key', 'sql', check("'hot'", 1_000_000_000, '1 second', ", store => 'table'") ],
-	hot_upsert => [ 'upsert counter, one hot key', 'sql', upsert("'hot'") ],
+	hot_row => [ 'rate_limit_check, one hot key', 'sql', $many . check("'hot'", 1_000_000_000, '1 second') ],
+	hot_table => [ 'table store, one hot key', 'sql', $many . check("'hot'", 1_000_000_000, '1 second', ", store => 'table'") ],
+	hot_upsert => [ 'upsert counter, one hot key', 'sql', $many . upsert("'hot'") ],
 	hot_redis_script => [ 'Redis, sorted-set script, one hot key', 'redis', [ 'window', 'hot', 1_000_000_000, 1_000_000 ] ],
 	refused_row => [ 'rate_limit_check, all refused', 'sql', $many . check("'full:' || :k", 1, '1 day') ],
 	refused_table => [ 'table store, all refused', 'sql', $many . check("'full:' || :k", 1, '1 day', ", store => 'table'") ],
@@ -205,33 +205,32 @@ sub percentile
 }
 
 # Runs a contender once and returns calls per second and latencies in milliseconds.
-# To warm up, the first second of each run of pgbench is left out, so that what a new
+# To warm up, the first seconds of each run of pgbench are left out, so that what a new
 # connection costs is not in it; redis-benchmark tries its numbers of threads before
 # the first round.
 sub run
 {
-	my ($self, $name, $clients, $warm_up) = @_;
+	my ($self, $name, $clients, $seconds) = @_;
 	my (undef, $kind) = @{ $contenders{$name} };
 
-	return $self->run_redis($name, $clients, $warm_up) if $kind eq 'redis';
-	return $warm_up ? undef : $self->run_sql($name, $clients);
+	return $kind eq 'redis' ? $self->run_redis($name, $clients) : $self->run_sql($name, $clients, $seconds);
 }
 
 sub run_sql
 {
-	my ($self, $name, $clients) = @_;
+	my ($self, $name, $clients, $warm_up) = @_;
 	my $calls = $contenders{$name}[3] // 1;
 	my $log = "$ENV{RL_WORK}/latency";
 
 	unlink glob "$log.*";
 	my @command = (
-		'pgbench', '-n', '-M', 'prepared', '-c', $clients, '-j', min($clients, 2), '-T', 1 + $self->{seconds},
-		'-P', 1, '-l', '--sampling-rate=0.1', "--log-prefix=$log", '-f', "$ENV{RL_WORK}/$name.sql");
+		'pgbench', '-n', '-M', 'prepared', '-c', $clients, '-j', min($clients, 2), '-T', $warm_up + $self->{seconds},
+		'-P', $warm_up, '-l', '--sampling-rate=0.1', "--log-prefix=$log", '-f', "$ENV{RL_WORK}/$name.sql");
 	open my $pgbench, '-|', join(' ', @command) . ' 2>&1' or die "pgbench: $!\n";
 	my $output = join '', <$pgbench>;
 	close $pgbench or die "pgbench failed: $name\n$output";
 
-	# all transactions, less those of the first second
+	# all transactions, less those to warm up
 	my ($n) = $output =~ /^number of transactions actually processed: (\d+)/m;
 	my ($tps) = $output =~ /^tps = ([\d.]+)/m;
 	my ($first, $first_tps) = $output =~ /^progress: ([\d.]+) s, ([\d.]+) tps/m;
@@ -243,7 +242,7 @@ sub run_sql
 		push @calls, map { my @c = split; [ $c[4] + $c[5] / 1e6, $c[2] ] } <$handle>;
 		close $handle;
 	}
-	my $start = 1 + min(map { $_->[0] } @calls);
+	my $start = $warm_up + min(map { $_->[0] } @calls);
 	my @latencies = sort { $a <=> $b } map { $_->[1] / 1000 } grep { $_->[0] >= $start } @calls;
 	return { tps => $tps * $calls, p50 => percentile(\@latencies, 0.5), p99 => percentile(\@latencies, 0.99) };
 }
@@ -268,10 +267,10 @@ sub redis_benchmark
 # With one thread of the client or with two, whichever is faster.
 sub run_redis
 {
-	my ($self, $name, $clients, $warm_up) = @_;
+	my ($self, $name, $clients) = @_;
 	my $best = \$self->{threads}{$name}{$clients};
 
-	if ($warm_up)
+	if (!defined $$best)
 	{
 		my %tps = map { $_ => $self->redis_benchmark($name, $clients, $_, 30_000)->{tps} } 1, 2;
 		my ($fastest) = sort { $tps{$b} <=> $tps{$a} } keys %tps;
@@ -330,7 +329,8 @@ sub memory
 
 		query("SELECT rate_limit_reset_prefix('memory:')");
 		my ($before) = query('SELECT bytes_used FROM rate_limit_info');
-		query("SELECT count(rate_limit_allowed('memory:' || lpad(k::text, 9, '0'), $limit, '1 hour')) FROM generate_series(1, $some) k, generate_series(1, $hits) h");
+		# spread over the window, so that the log is as long as it can get
+		query("SELECT count(rate_limit_check_at('2030-01-01 00:00+00'::timestamptz + h * interval '1 hour' / ($hits + 1), 'memory:' || lpad(k::text, 9, '0'), $limit, '1 hour')) FROM generate_series(1, $some) k, generate_series(1, $hits) h");
 		my ($after) = query('SELECT bytes_used FROM rate_limit_info');
 
 		$self->redis('flushall');
