@@ -351,6 +351,10 @@ rl_read_tail(RlPartition *partition, const RlEntry *entry, int first_word,
 	}
 }
 
+/*
+ * Write to a tail.  Chunks in which nothing changes are left alone, so that other
+ * processors can keep them: of a long log most often only the end does.
+ */
 void
 rl_write_tail(RlPartition *partition, RlEntry *entry, int first_word,
 			  const void *data, int bytes)
@@ -370,7 +374,8 @@ rl_write_tail(RlPartition *partition, RlEntry *entry, int first_word,
 	{
 		char	   *piece = next_piece(&cursor, bytes - done, &length);
 
-		memcpy(piece, (const char *) data + done, length);
+		if (memcmp(piece, (const char *) data + done, length) != 0)
+			memcpy(piece, (const char *) data + done, length);
 	}
 }
 
