@@ -92,6 +92,7 @@ INSERT INTO hit (key) VALUES ('user:' || :k);
 SQL
 	redis_script => [ 'Redis, sorted-set script', 'redis', [ 'window', "user:__rand_int__", 20, 1_000_000 ] ],
 	redis_counter => [ 'Redis, INCR and EXPIRE', 'redis', [ 'counter', "counter:__rand_int__" ] ],
+	select_1 => [ 'SELECT 1', 'sql', "${many}SELECT 1;" ],
 	select_key => [ "SELECT 'user:' || k", 'sql', "${many}SELECT 'user:' || :k;" ],
 	select_row => [
 		'the seven columns as constants', 'sql',
