@@ -24,7 +24,7 @@ PG_CPPFLAGS = -isystem $(includedir_server)
 PG_CFLAGS = -Wall -Wextra
 # The compiler may inline what is exported too, and with gcc across files: a call takes
 # a tenth less.
-LTO = $(if $(findstring clang,$(CC)),,-flto=auto)
+LTO = $(if $(findstring Free Software Foundation,$(shell $(CC) --version)),-flto=auto)
 PG_CFLAGS += -fno-semantic-interposition $(LTO)
 # Flags of the gcc that built PostgreSQL, which clang does not know, are no fault here.
 PG_CFLAGS += $(if $(findstring clang,$(CC)),-Wno-unknown-warning-option -Wno-ignored-optimization-argument)
