@@ -12,7 +12,6 @@
 #include "arena.h"
 
 #include "common/hashfn.h"
-#include "port/pg_bitutils.h"
 #include "utils/timestamp.h"
 
 #define PARTITION_HEAD_BYTES	TYPEALIGN(RL_CHUNK_BYTES, sizeof(RlPartition))

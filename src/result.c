@@ -11,7 +11,6 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
-#include "common/int.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -21,11 +20,7 @@
 static double
 seconds_until(const RlVerdict *verdict, RlTime instant)
 {
-	int64		usecs;
-
-	if (pg_sub_s64_overflow(instant, verdict->now, &usecs))
-		return (double) ((int128) instant - verdict->now) / RL_USECS_PER_SEC;
-	return (double) usecs / RL_USECS_PER_SEC;
+	return (double) ((int128) instant - verdict->now) / RL_USECS_PER_SEC;
 }
 
 /* Fill in the columns of rate_limit_result. */

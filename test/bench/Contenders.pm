@@ -211,10 +211,10 @@ sub percentile
 # the first round.
 sub run
 {
-	my ($self, $name, $clients, $seconds) = @_;
+	my ($self, $name, $clients, $warm_up) = @_;
 	my (undef, $kind) = @{ $contenders{$name} };
 
-	return $kind eq 'redis' ? $self->run_redis($name, $clients) : $self->run_sql($name, $clients, $seconds);
+	return $kind eq 'redis' ? $self->run_redis($name, $clients) : $self->run_sql($name, $clients, $warm_up);
 }
 
 sub run_sql
