@@ -171,16 +171,22 @@ rl_partition_of(const RlArena *arena, uint64 hash)
  *-------------------------------------------------------------------------
  */
 
+uint64
+rl_hash_key(const RlArena *arena, Oid database, const char *key, int key_bytes)
+{
+	return hash_bytes_extended((const unsigned char *) key, key_bytes,
+							   arena->seed + database);
+}
+
 /*
  * Set the identity of what is kept for a key of a database.  For a counter the
  * caller fills in the window.
  */
 void
-rl_set_identity(RlIdentity *identity, const RlArena *arena, Oid database,
+rl_set_identity(RlIdentity *identity, uint64 hash, Oid database,
 				const char *key, int key_bytes, uint8 kind)
 {
-	identity->hash = hash_bytes_extended((const unsigned char *) key,
-										 key_bytes, arena->seed + database);
+	identity->hash = hash;
 	identity->database = database;
 	identity->bytes = key;
 	identity->key_bytes = key_bytes;
@@ -520,20 +526,23 @@ has_identity(RlPartition *partition, const RlEntry *entry,
 }
 
 /*
- * Begin to load what is likely to be the entry of a hash into the caches.  This
+ * Begin to load the lock and what is likely to be the entry of a hash into the
+ * caches, to be written: another processor may have written them last.  This
  * needs no lock: what is read here without one only says what to load.
  */
 void
 rl_prefetch(RlPartition *partition, uint64 hash)
 {
-	uint32		chunk = *bucket_of(partition, (uint32) hash);
+	uint32		chunk;
 
+	__builtin_prefetch(&partition->lock, 1);
+	chunk = *bucket_of(partition, (uint32) hash);
 	if (chunk < partition->nchunks)
 	{
 		const RlEntry *entry = entry_at(partition, chunk);
 
-		__builtin_prefetch(entry);
-		__builtin_prefetch(entry->words);
+		__builtin_prefetch(entry, 1);
+		__builtin_prefetch(entry->words, 1);
 	}
 }
 
@@ -626,7 +635,7 @@ rl_add_entry(RlPartition *partition, const RlIdentity *identity)
 		partition->nblocks++;
 	else
 		partition->ncounters++;
-	if (partition->ncounters + partition->nblocks > partition->nbuckets &&
+	if (2 * (partition->ncounters + partition->nblocks) > partition->nbuckets &&
 		partition->nbuckets < partition->nchunks)
 		add_bucket(partition);
 	return entry;

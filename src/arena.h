@@ -16,7 +16,9 @@
  * What is in use lies close together, since every page costs a process the first
  * time it meets it, and others after that: the buckets lie below the head of the
  * partition and grow downwards one by one with the number of entries (linear
- * hashing), the chunks lie above it and are taken in order.
+ * hashing), two for each while there is room, since every entry that is passed on
+ * the way to another is a cache miss; the chunks lie above it and are taken in
+ * order.
  *
  *		... bucket 2 | bucket 1 | bucket 0 | head | chunk 0 | chunk 1 ...
  *
@@ -207,9 +209,10 @@ extern int	rl_partition_of(const RlArena *arena, uint64 hash);
 extern RlStats *rl_stats(RlArena *arena, int number);
 
 /* identities */
-extern void rl_set_identity(RlIdentity *identity, const RlArena *arena,
-							Oid database, const char *key, int key_bytes,
-							uint8 kind);
+extern uint64 rl_hash_key(const RlArena *arena, Oid database,
+						  const char *key, int key_bytes);
+extern void rl_set_identity(RlIdentity *identity, uint64 hash, Oid database,
+							const char *key, int key_bytes, uint8 kind);
 extern bool rl_same_identity(const RlIdentity *a, const RlIdentity *b);
 
 /* entries */

@@ -63,15 +63,15 @@ rl_prepare_call(RlCall *call, RlArena *arena, const RlRequest *request,
 	call->decision.recorded = false;
 	call->decision.request = request;
 	call->decision.verdict = verdict;
-	rl_set_identity(&call->identity, arena, MyDatabaseId, request->key.data,
-					request->key.length, request->limit.algorithm);
+	rl_set_identity(&call->identity, request->hash, MyDatabaseId,
+					request->key.data, request->key.length,
+					request->limit.algorithm);
 	call->identity.unit = request->limit.window.unit;
 	call->identity.window = request->limit.window.length;
 	if (request->zone_name != NULL || request->rule != NULL)
 		add_names(&call->identity, request);
 	call->partition_number = rl_partition_of(arena, call->identity.hash);
 	call->partition = rl_partition(arena, call->partition_number);
-	rl_prefetch(call->partition, call->identity.hash);
 }
 
 /*-------------------------------------------------------------------------

@@ -40,7 +40,7 @@
  * To be raised when anything in shared memory is laid out anew, so that a new
  * library does not work on the memory that an older one has set up.
  */
-#define LAYOUT					1
+#define LAYOUT					2
 
 /* How long a worker that was registered is given to start, in milliseconds. */
 #define WORKER_START_MSECS		60000

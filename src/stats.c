@@ -12,7 +12,6 @@
 #include "shmem.h"
 
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -40,8 +39,11 @@ search(RlArena *arena, Oid database, const char *policy, const char *rule)
 static void
 reset(RlStats *stats)
 {
-	for (int i = 0; i < RL_NUM_COUNTS; i++)
-		pg_atomic_write_u64(&stats->counts[i], 0);
+	for (int i = 0; i < RL_STATS_LANES; i++)
+	{
+		for (int j = 0; j < RL_NUM_COUNTS; j++)
+			pg_atomic_write_u64(&stats->lanes[i].counts[j], 0);
+	}
 	pg_atomic_write_u64(&stats->since, (uint64) GetCurrentTimestamp());
 }
 
@@ -68,8 +70,11 @@ add(RlArena *arena, Oid database, const char *policy, const char *rule)
 		return NULL;
 	strlcpy(stats->policy, policy, NAMEDATALEN);
 	strlcpy(stats->rule, rule, NAMEDATALEN);
-	for (int i = 0; i < RL_NUM_COUNTS; i++)
-		pg_atomic_init_u64(&stats->counts[i], 0);
+	for (int i = 0; i < RL_STATS_LANES; i++)
+	{
+		for (int j = 0; j < RL_NUM_COUNTS; j++)
+			pg_atomic_init_u64(&stats->lanes[i].counts[j], 0);
+	}
 	pg_atomic_init_u64(&stats->since, (uint64) GetCurrentTimestamp());
 
 	/* who looks at it without the lock must not see less */
@@ -165,6 +170,16 @@ rl_forget_stats(RlArena *arena, Oid database)
 	LWLockRelease(&arena->stats_lock);
 }
 
+static int64
+total(RlStats *stats, RlCount which)
+{
+	int64		sum = 0;
+
+	for (int i = 0; i < RL_STATS_LANES; i++)
+		sum += pg_atomic_read_u64(&stats->lanes[i].counts[which]);
+	return sum;
+}
+
 static void
 put_row(ReturnSetInfo *result, RlStats *stats)
 {
@@ -175,7 +190,7 @@ put_row(ReturnSetInfo *result, RlStats *stats)
 	values[0] = CStringGetTextDatum(stats->policy);
 	values[1] = CStringGetTextDatum(stats->rule);
 	for (int i = 0; i < RL_NUM_COUNTS; i++)
-		values[2 + i] = Int64GetDatum(pg_atomic_read_u64(&stats->counts[i]));
+		values[2 + i] = Int64GetDatum(total(stats, (RlCount) i));
 	values[5] = TimestampTzGetDatum(pg_atomic_read_u64(&stats->since));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
