@@ -288,8 +288,9 @@ leave_early() {
   if [ $status != 1 ] || [ ! -f "$RL_WORK/apt.log" ]; then rm -rf "$RL_WORK"; fi
 }
 
+# With the exit status, if that has been lost.
 leave() {
-  local status=$? file
+  local status=${1:-$?} file
 
   trap '' HUP INT TERM
   trap - EXIT

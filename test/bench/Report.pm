@@ -186,7 +186,7 @@ sub machine_text
 
 Made by `make bench`: $self->{rounds} rounds of all contenders in turn, $self->{seconds} s each after a second to warm up, over Unix
 sockets, client and server on one machine. pgbench with prepared statements; redis-benchmark with one thread or two, whichever
-is faster. Figures are medians; "spread" is the least and the greatest.
+is faster by the median. Figures are medians; "spread" is the least and the greatest.
 
 - Machine: $machine->{cpu}, $machine->{cores} cores, $machine->{memory}
 - PostgreSQL $machine->{postgres}: $settings
