@@ -70,41 +70,42 @@ static bool
 decode_log(const RlLimit *limit, const int64 *words, int nwords,
 		   RlState *state)
 {
-	RlHit	   *hits = state->hits;
-	int			nhits = 0;
+	const int64 *end = words + nwords;
+	RlHit	   *hit = state->hits;
+	const RlHit *last_hit = hit + RL_MAX_EXACT_HITS;
 	RlTime		newest = RL_FIRST_TIME - 1;
-	RlTime		time;			/* of the newest, not rounded */
-	int128		used = 0;
+	RlTime		time = newest;	/* of the newest, not rounded */
+	int128		more = 0;		/* cost of the hits beyond 1 each */
 
-	for (int i = 0; i < nwords; i++)
+	while (words < end)
 	{
-		bool		has_cost = words[i] & 1;
+		int64		word = *words++;
 		int64		cost = 1;
 
-		time = words[i] >> 1;
-		if (has_cost)
+		time = word >> 1;
+		if (unlikely(word & 1))
 		{
-			if (++i == nwords)
+			if (words == end)
 				return false;
-			cost = words[i];
-			if (cost == 0 && i + 1 == nwords)
+			cost = *words++;
+			if (cost == 0 && words == end)
 				break;
 			if (cost <= 0)
 				return false;
+			more += cost - 1;
 		}
-		if (nhits > RL_MAX_EXACT_HITS || time <= newest)
+		if (hit > last_hit || time <= newest)
 			return false;
-		hits[nhits].time = time;
-		hits[nhits].cost = cost;
-		nhits++;
+		hit->time = time;
+		hit->cost = cost;
+		hit++;
 		newest = time;
-		used += cost;
 	}
-	if (nhits == 0 || newest > RL_LAST_TIME || !rl_is_time(time))
+	if (hit == state->hits || newest > RL_LAST_TIME || !rl_is_time(time))
 		return false;
 
-	state->nhits = nhits;
-	state->used = used;
+	state->nhits = hit - state->hits;
+	state->used = state->nhits + more;
 	state->time = time;
 	state->end = newest + limit->window.length;
 	return true;

@@ -65,14 +65,15 @@ sub count
 	return \%counts;
 }
 
-# Names of the parts in order, and of each form of call the counts.
+# Names of the parts in order, and of each form of call the counts.  The server saves what
+# a form leaves, so that each has keys of its own.
 sub measure
 {
 	make_server();
 	my %forms = (
-		'rate_limit_allowed, admitted' => [ 'rate_limit_allowed', "SELECT count(*) FROM generate_series(1, $calls) g WHERE rate_limit_allowed('user:' || g % 1000, 1000000, '1 day')" ],
-		'rate_limit_allowed, refused' => [ 'rate_limit_allowed', "SELECT count(*) FROM generate_series(1, $calls) g WHERE rate_limit_allowed('user:' || g % 10, 20, '1 day')" ],
-		'rate_limit_check, admitted' => [ 'rate_limit_check', "SELECT count(*) FROM generate_series(1, $calls) g, rate_limit_check('user:' || g % 1000, 1000000, '1 day') r WHERE r.allowed" ]);
+		'rate_limit_allowed, admitted' => [ 'rate_limit_allowed', "SELECT count(*) FROM generate_series(1, $calls) g WHERE rate_limit_allowed('admitted:' || g % 1000, 1000000, '1 day')" ],
+		'rate_limit_allowed, refused' => [ 'rate_limit_allowed', "SELECT count(*) FROM generate_series(1, $calls) g WHERE rate_limit_allowed('refused:' || g % 10, 20, '1 day')" ],
+		'rate_limit_check, admitted' => [ 'rate_limit_check', "SELECT count(*) FROM generate_series(1, $calls) g, rate_limit_check('row:' || g % 1000, 1000000, '1 day') r WHERE r.allowed" ]);
 	return { parts => [ map { $_->[0] } @parts ], forms => { map { $_ => count(@{ $forms{$_} }) } keys %forms } };
 }
 
