@@ -19,6 +19,8 @@ $node->safe_psql('other', 'CREATE EXTENSION rate_limit');
 
 my $setup = 'SELECT set_up, set_up_at IS NULL, bytes IS NULL OR bytes = 0, counters FROM rate_limit_info';
 like(value($node, $setup), qr/^\|t\|t\|0?$/, 'nothing is set up before the first call');
+value($node, "SET rate_limit.mode = off; SELECT rate_limit_allowed('off', 1, '$AGE')");
+like(value($node, $setup), qr/^\|t\|t\|0?$/, 'nor by a call that is admitted unseen');
 
 # Twenty clients in each of two databases wait in their sessions for the same
 # instant, after each of several starts of the server.
