@@ -159,11 +159,11 @@ rl_stats(RlArena *arena, int number)
 	return (RlStats *) partition_start(arena, arena->npartitions) + number;
 }
 
-/* Return the number of the partition that a key's entries are in. */
-int
-rl_partition_of(const RlArena *arena, uint64 hash)
+/* Return the partition that a key's entries are in. */
+RlPartition *
+rl_partition_of(RlArena *arena, uint64 hash)
 {
-	return (hash >> 32) & (arena->npartitions - 1);
+	return rl_partition(arena, (hash >> 32) & (arena->npartitions - 1));
 }
 
 /*-------------------------------------------------------------------------

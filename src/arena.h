@@ -205,7 +205,7 @@ extern Size rl_copy_bytes(const RlArena *arena);
 extern RlPartition *rl_copy_partition(const RlArena *arena,
 									  const RlPartition *partition,
 									  void *room);
-extern int	rl_partition_of(const RlArena *arena, uint64 hash);
+extern RlPartition *rl_partition_of(RlArena *arena, uint64 hash);
 extern RlStats *rl_stats(RlArena *arena, int number);
 
 /* identities */

@@ -70,8 +70,7 @@ rl_prepare_call(RlCall *call, RlArena *arena, const RlRequest *request,
 	call->identity.window = request->limit.window.length;
 	if (request->zone_name != NULL || request->rule != NULL)
 		add_names(&call->identity, request);
-	call->partition_number = rl_partition_of(arena, call->identity.hash);
-	call->partition = rl_partition(arena, call->partition_number);
+	call->partition = rl_partition_of(arena, call->identity.hash);
 }
 
 /*-------------------------------------------------------------------------

@@ -19,7 +19,6 @@ typedef struct RlCall
 {
 	RlDecision	decision;
 	RlIdentity	identity;
-	int			partition_number;
 	RlPartition *partition;
 	RlHit	   *hits;			/* room for those of the state */
 

@@ -48,7 +48,7 @@ rl_memory_expect(RlBytes key)
 		return 0;
 	arena = rl_get_arena();
 	hash = rl_hash_key(arena, MyDatabaseId, key.data, key.length);
-	rl_prefetch(rl_partition(arena, rl_partition_of(arena, hash)), hash);
+	rl_prefetch(rl_partition_of(arena, hash), hash);
 	return hash;
 }
 
@@ -204,8 +204,8 @@ compare_calls(const void *a, const void *b)
 	const RlCall *call_a = *(RlCall *const *) a;
 	const RlCall *call_b = *(RlCall *const *) b;
 
-	if (call_a->partition_number != call_b->partition_number)
-		return call_a->partition_number < call_b->partition_number ? -1 : 1;
+	if (call_a->partition != call_b->partition)
+		return call_a->partition < call_b->partition ? -1 : 1;
 	if (call_a->identity.hash != call_b->identity.hash)
 		return call_a->identity.hash < call_b->identity.hash ? -1 : 1;
 	return call_a < call_b ? -1 : 1;

@@ -185,7 +185,7 @@ restore_entry(RlArena *arena, const RlSavedCounter *counter, RlTime now)
 	const RlSavedEntry *saved = &counter->entry;
 	uint64		hash = rl_hash_key(arena, saved->database, counter->identity,
 								   saved->key_bytes);
-	RlPartition *partition = rl_partition(arena, rl_partition_of(arena, hash));
+	RlPartition *partition = rl_partition_of(arena, hash);
 	RlIdentity	identity;
 	RlTime		until;
 	RlEntry    *entry;
