@@ -171,22 +171,16 @@ rl_partition_of(RlArena *arena, uint64 hash)
  *-------------------------------------------------------------------------
  */
 
-uint64
-rl_hash_key(const RlArena *arena, Oid database, const char *key, int key_bytes)
-{
-	return hash_bytes_extended((const unsigned char *) key, key_bytes,
-							   arena->seed + database);
-}
-
 /*
  * Set the identity of what is kept for a key of a database.  For a counter the
  * caller fills in the window.
  */
 void
-rl_set_identity(RlIdentity *identity, uint64 hash, Oid database,
+rl_set_identity(RlIdentity *identity, const RlArena *arena, Oid database,
 				const char *key, int key_bytes, uint8 kind)
 {
-	identity->hash = hash;
+	identity->hash = hash_bytes_extended((const unsigned char *) key,
+										 key_bytes, arena->seed + database);
 	identity->database = database;
 	identity->bytes = key;
 	identity->key_bytes = key_bytes;
@@ -523,40 +517,6 @@ has_identity(RlPartition *partition, const RlEntry *entry,
 		(identity->id_bytes == identity->key_bytes ||
 		 identity_starts_with(partition, entry, identity->bytes,
 							  identity->id_bytes));
-}
-
-/*
- * Begin to load the lock and what is likely to be the entry of a hash into the
- * caches, to be written: another processor may have written them last.  This
- * needs no lock: what is read here without one only says what to load.
- */
-void
-rl_prefetch(RlPartition *partition, uint64 hash)
-{
-	uint32		chunk;
-
-	__builtin_prefetch(&partition->lock, 1);
-	chunk = *bucket_of(partition, (uint32) hash);
-	if (chunk < partition->nchunks)
-	{
-		const RlEntry *entry = entry_at(partition, chunk);
-
-		__builtin_prefetch(entry, 1);
-		__builtin_prefetch(entry->words, 1);
-	}
-}
-
-/* The same for the second chunk of an entry. */
-void
-rl_prefetch_tail(RlPartition *partition, const RlEntry *entry)
-{
-	if (entry->tail_chunks > 0)
-	{
-		const RlChunk *chunk = chunk_at(partition, entry->tail);
-
-		__builtin_prefetch(chunk);
-		__builtin_prefetch(&chunk->words[RL_CHUNK_WORDS - 1]);
-	}
 }
 
 /*

@@ -209,17 +209,14 @@ extern RlPartition *rl_partition_of(RlArena *arena, uint64 hash);
 extern RlStats *rl_stats(RlArena *arena, int number);
 
 /* identities */
-extern uint64 rl_hash_key(const RlArena *arena, Oid database,
-						  const char *key, int key_bytes);
-extern void rl_set_identity(RlIdentity *identity, uint64 hash, Oid database,
-							const char *key, int key_bytes, uint8 kind);
+extern void rl_set_identity(RlIdentity *identity, const RlArena *arena,
+							Oid database, const char *key, int key_bytes,
+							uint8 kind);
 extern bool rl_same_identity(const RlIdentity *a, const RlIdentity *b);
 
 /* entries */
 extern void rl_lookup(RlPartition *partition, const RlIdentity *identity,
 					  RlEntry **counter, RlEntry **block);
-extern void rl_prefetch(RlPartition *partition, uint64 hash);
-extern void rl_prefetch_tail(RlPartition *partition, const RlEntry *entry);
 extern bool rl_is_counter_of(RlPartition *partition, const RlEntry *entry,
 							 const RlIdentity *identity);
 extern bool rl_key_starts_with(RlPartition *partition, const RlEntry *entry,

@@ -63,9 +63,8 @@ rl_prepare_call(RlCall *call, RlArena *arena, const RlRequest *request,
 	call->decision.recorded = false;
 	call->decision.request = request;
 	call->decision.verdict = verdict;
-	rl_set_identity(&call->identity, request->hash, MyDatabaseId,
-					request->key.data, request->key.length,
-					request->limit.algorithm);
+	rl_set_identity(&call->identity, arena, MyDatabaseId, request->key.data,
+					request->key.length, request->limit.algorithm);
 	call->identity.unit = request->limit.window.unit;
 	call->identity.window = request->limit.window.length;
 	if (request->zone_name != NULL || request->rule != NULL)
@@ -83,8 +82,6 @@ void
 rl_find_entries(RlCall *call)
 {
 	rl_lookup(call->partition, &call->identity, &call->counter, &call->block);
-	if (call->counter != NULL)
-		rl_prefetch_tail(call->partition, call->counter);
 }
 
 /* Heed the block of the key, if it has not ended. */

@@ -52,7 +52,6 @@ read_call(FunctionCallInfo fcinfo, int first, bool adjustment, Call *call)
 		rl_read_at(fcinfo, 0, &common->at);
 	policy = rl_read_policy(fcinfo, first);
 	common->key = rl_read_key(fcinfo, first + 1);
-	common->hash = rl_memory_expect(common->key);
 	common->cost = PG_NARGS() > first + 2 ?
 		rl_read_cost(fcinfo, first + 2, adjustment) : 1;
 	return policy;
@@ -81,7 +80,6 @@ make_requests(Call *call, Oid schema, RlBytes name)
 		RlRequest  *request = &call->requests[i];
 
 		rl_set_rule(request, policy, i, schema, common->key);
-		request->hash = common->hash;
 		request->cost = common->cost;
 		request->has_time = common->has_time;
 		request->at = common->at;

@@ -14,10 +14,7 @@
 #include "memory.h"
 
 #include "call.h"
-#include "settings.h"
 #include "shmem.h"
-
-#include "miscadmin.h"
 
 /* Room for one state, kept to spare the hot path an allocation. */
 static RlHit single_hits[RL_MAX_HITS];
@@ -31,25 +28,6 @@ rl_raise_memory_full(void)
 			 errmsg("the memory of rate_limit is full"),
 			 errdetail("Everything in the part that the key belongs to is blocked or being refused."),
 			 errhint("Raise \"rate_limit.memory\" and restart the server, or remove blocks and counters.")));
-}
-
-/*
- * Return the hash of a key, and begin to load what is kept for it: that takes a
- * while if another processor has it, in which the rest of the call is read.
- * Where nothing is decided there need be no memory.
- */
-uint64
-rl_memory_expect(RlBytes key)
-{
-	RlArena    *arena;
-	uint64		hash;
-
-	if (rl_mode == RL_MODE_OFF)
-		return 0;
-	arena = rl_get_arena();
-	hash = rl_hash_key(arena, MyDatabaseId, key.data, key.length);
-	rl_prefetch(rl_partition_of(arena, hash), hash);
-	return hash;
 }
 
 /*-------------------------------------------------------------------------

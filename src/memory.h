@@ -15,7 +15,6 @@
 #include "store.h"
 
 /* deciding */
-extern uint64 rl_memory_expect(RlBytes key);
 extern void rl_memory_decide(RlOperation operation, const RlRequest *request,
 							 RlVerdict *verdict);
 extern bool rl_memory_judge_all(const RlRequest *requests, int n,

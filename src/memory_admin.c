@@ -20,11 +20,10 @@ static RlPartition *
 locate(RlBytes key, RlIdentity *identity)
 {
 	RlArena    *arena = rl_get_arena();
-	uint64		hash = rl_hash_key(arena, MyDatabaseId, key.data, key.length);
 
-	rl_set_identity(identity, hash, MyDatabaseId, key.data, key.length,
+	rl_set_identity(identity, arena, MyDatabaseId, key.data, key.length,
 					RL_KIND_BLOCK);
-	return rl_partition_of(arena, hash);
+	return rl_partition_of(arena, identity->hash);
 }
 
 /* Remove a counter and return 1, or 0 if it meant nothing any more. */

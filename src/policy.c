@@ -329,7 +329,7 @@ rl_get_policy(Oid schema, RlBytes name)
 	return policy;
 }
 
-/* Set all of a request but the hash, the cost and the instant, as a rule says. */
+/* Set all of a request but the cost and the instant, as a rule says. */
 void
 rl_set_rule(RlRequest *request, const RlPolicy *policy, int n, Oid schema,
 			RlBytes key)

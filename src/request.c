@@ -10,7 +10,6 @@
 #include "request.h"
 
 #include "arena.h"
-#include "memory.h"
 
 #include "catalog/pg_type.h"
 #include "utils/array.h"
@@ -212,7 +211,6 @@ rl_read_request(FunctionCallInfo fcinfo, int first, bool adjustment,
 	if (request->has_time)
 		rl_read_at(fcinfo, 0, &request->at);
 	request->key = rl_read_key(fcinfo, first);
-	request->hash = rl_memory_expect(request->key);
 	if (PG_ARGISNULL(first + 1))
 		refuse_null("limit");
 	if (PG_ARGISNULL(first + 2))
@@ -365,7 +363,6 @@ rl_read_requests(FunctionCallInfo fcinfo, RlRequest **requests)
 
 		init_request(request);
 		request->key = check_key(key_of_text(DatumGetTextPP(keys[element])));
-		request->hash = rl_memory_expect(request->key);
 		request->cost = costs ? check_cost(DatumGetInt64(costs[element])) : 1;
 		terms.limit = DatumGetInt64(limits[element]);
 		terms.window = DatumGetIntervalP(windows[element]);

@@ -29,7 +29,6 @@ typedef struct RlBytes
 typedef struct RlRequest
 {
 	RlBytes		key;
-	uint64		hash;			/* of the key: rl_memory_expect() */
 	const char *policy;			/* and ... */
 	const char *rule;			/* ... whose counter it is; NULL if ad hoc */
 	RlLimit		limit;

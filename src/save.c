@@ -183,15 +183,14 @@ static void
 restore_entry(RlArena *arena, const RlSavedCounter *counter, RlTime now)
 {
 	const RlSavedEntry *saved = &counter->entry;
-	uint64		hash = rl_hash_key(arena, saved->database, counter->identity,
-								   saved->key_bytes);
-	RlPartition *partition = rl_partition_of(arena, hash);
 	RlIdentity	identity;
+	RlPartition *partition;
 	RlTime		until;
 	RlEntry    *entry;
 
-	rl_set_identity(&identity, hash, saved->database, counter->identity,
+	rl_set_identity(&identity, arena, saved->database, counter->identity,
 					saved->key_bytes, saved->kind);
+	partition = rl_partition_of(arena, identity.hash);
 	identity.id_bytes = saved->id_bytes;
 	identity.unit = saved->unit;
 	identity.window = saved->window;
