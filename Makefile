@@ -9,7 +9,7 @@
 #   make churn       measures connections that come and go
 #   make fuzz-reader the reader of saved counters is given any bytes, by libFuzzer
 #   make sql-edition the same functions without C, as scripts in dist
-#   make bench       speed against what it replaces, with charts, in half an hour
+#   make bench       speed against what it replaces, with charts, in some 36 minutes
 #
 # Variables: PG_CONFIG, DESTDIR, VPATH as usual; WERROR=1 turns warnings into errors,
 # LTO= leaves the optimization across files out.

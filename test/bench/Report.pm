@@ -184,9 +184,10 @@ sub machine_text
 	return <<TEXT;
 # Results
 
-Made by `make bench`: $self->{rounds} rounds of all contenders in turn, $self->{seconds} s each after a second to warm up, over Unix
-sockets, client and server on one machine. pgbench with prepared statements; redis-benchmark with one thread or two, whichever
-is faster by the median. Figures are medians; "spread" is the least and the greatest.
+Made by `make bench`: $self->{rounds} rounds of all contenders in turn, twice as many for 10,000 keys with 4 clients and where all
+are refused, $self->{seconds} s each after a second to warm up, over Unix sockets, client and server on one machine. pgbench with
+prepared statements; redis-benchmark with one thread or two, whichever is faster by the median. Figures are medians; "spread"
+is the least and the greatest.
 
 - Machine: $machine->{cpu}, $machine->{cores} cores, $machine->{memory}
 - PostgreSQL $machine->{postgres}: $settings
