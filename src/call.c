@@ -77,17 +77,11 @@ rl_prepare_call(RlCall *call, RlArena *arena, const RlRequest *request,
  *-------------------------------------------------------------------------
  */
 
-/* Find the entries of a call. */
+/* Find the entries of a call: a block only if it has not ended. */
 void
 rl_find_entries(RlCall *call)
 {
 	rl_lookup(call->partition, &call->identity, &call->counter, &call->block);
-}
-
-/* Heed the block of the key, if it has not ended. */
-void
-rl_heed_block(RlCall *call)
-{
 	if (call->block != NULL && call->block->expires <= call->decision.now)
 		call->block = NULL;
 

@@ -33,7 +33,6 @@ extern void rl_prepare_call(RlCall *call, RlArena *arena,
 
 /* under the lock of the partition */
 extern void rl_find_entries(RlCall *call);
-extern void rl_heed_block(RlCall *call);
 extern void rl_load_state(RlCall *call);
 extern int	rl_chunks_wanted(const RlCall *call);
 extern void rl_refuse_full(RlCall *call, RlTime until);

@@ -115,7 +115,6 @@ decide_locked(RlOperation operation, RlCall *call)
 {
 	rl_set_time(&call->decision);
 	rl_find_entries(call);
-	rl_heed_block(call);
 	rl_load_state(call);
 
 	switch (operation)
@@ -309,8 +308,6 @@ unlock_batch(const Batch *batch)
 static void
 load_batch(const Batch *batch)
 {
-	for (int i = 0; i < batch->n; i++)
-		rl_find_entries(&batch->calls[i]);
 	rl_set_time(&batch->calls[0].decision);
 	for (int i = 0; i < batch->n; i++)
 	{
@@ -318,7 +315,7 @@ load_batch(const Batch *batch)
 
 		call->decision.now = batch->calls[0].decision.now;
 		call->decision.clock = batch->calls[0].decision.clock;
-		rl_heed_block(call);
+		rl_find_entries(call);
 		if (is_owner(batch, call))
 			rl_load_state(call);
 	}
